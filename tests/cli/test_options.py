@@ -356,7 +356,7 @@ def test_limit_must_be_a_number_of_memories() -> None:
         ("append note --content -", "no text to add"),
         ("append note -", "no text to add"),
         ("append note", "no text to add"),
-        ("append note - --content -", "named twice"),
+        ("append note - --content -", "not allowed with"),
         ("put -", "no text to store"),
         ("update note --tags x --expect abc", "not a hash"),
         ('update note --metadata {"id":"x"}', "cannot set the id"),

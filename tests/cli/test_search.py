@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,6 @@ from retain.app import App
 from retain.cli.search import render_dot, render_tree
 from retain.memory import Answer
 from retain.search.related import Graph, Node, Relation
-from retain.search.request import SearchRequest
 from tests.cli.door import answered, call, done
 
 PLAN = """\
@@ -94,8 +94,8 @@ def test_answer_that_nobody_is_sure_of_is_judged_as_on_the_page(
 ) -> None:
     real = App.search
 
-    def unsure(app: App, wanted: SearchRequest) -> Answer:
-        return real(app, wanted)._replace(confidence=0.2, is_confident=False)
+    def unsure(app: App, query: str, **options: Any) -> Answer:
+        return real(app, query, **options)._replace(confidence=0.2, is_confident=False)
 
     monkeypatch.setattr(App, "search", unsure)
     ran = call("search", query)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain.app import App
@@ -14,7 +14,6 @@ from retain.cli.render import Bar, Table
 from retain.config import switched_off
 from retain.errors import RetainError
 from retain.locate import other_stores
-from retain.text.sanitize import visible
 from retain.text.sizes import size
 
 if TYPE_CHECKING:
@@ -46,10 +45,12 @@ def _init(app: App) -> Output:
             f"{hidden.root} was the bank here and is not read from here any more; "
             f"`retain import {shlex.quote(hidden.root)}` takes it over"
         )
-    made = "Made a bank" if is_new else "There is a bank already"
     return Output(
         {"root": root, "scope": location.scope, "created": is_new},
-        [f"{made}: {root}", f"Settings: {os.path.join(root, 'config.toml')}"],
+        {
+            "Made a bank" if is_new else "There is a bank already": root,
+            "Settings": os.path.join(root, "config.toml"),
+        },
         quiet=[root],
         messages=['Store something: retain put "what you learned"' if is_new else ""],
         warnings=warnings,
@@ -68,54 +69,48 @@ def _status(app: App) -> Output:
     location, findings, config = app.location, app.status(), app.config
     history = app.kept_history()
     index, index_line, engines = _index_status(app)
-    exists = "" if location.exists else "; the bank is made with the first memory"
+    others = other_stores(os.environ) if location.scope in ("project", "global") else []
+    new = "" if location.exists else "; the bank is made with the first memory"
     waiting = findings.proposals
     facts = [
         ("Bank", f"{location.root} ({location.kind}, {location.scope})"),
         ("Why", location.reason),
         ("Memory", switched_off(config)),
-        ("Memories", f"{findings.memories} ({size(findings.bytes)}){exists}"),
-        *(
-            (name.capitalize(), _counts(dict(sorted(getattr(findings, name).items()))))
-            for name in ("collections", "types", "statuses")
-        ),
+        ("Memories", f"{findings.memories} ({size(findings.bytes)}){new}"),
+        ("Collections", _counts(findings.collections)),
+        ("Types", _counts(findings.types)),
+        ("Statuses", _counts(findings.statuses)),
         ("Trash", str(findings.trashed)),
         ("History", history),
         ("Inbox", f"{plural(waiting, 'proposal')} to review: retain inbox" if waiting else ""),
         ("Index", index_line),
-        *(
-            (
-                "Engine",
-                f"{engine.part} in {engine.kind} at {engine.address} ({engine.answers})"
-                + (f", {engine.waiting} to be told" if engine.waiting else ""),
-            )
-            for engine in engines
-        ),
     ]
+    for engine in engines:
+        to_tell = f", {engine.waiting} to be told" if engine.waiting else ""
+        where = f"{engine.part} in {engine.kind} at {engine.address} ({engine.answers})"
+        facts.append(("Engine", where + to_tell))
     lines = [f"{name + ':':<13}{value}" for name, value in facts if value]
     if findings.problems:
         lines += ["", f"Left out or to be mended ({len(findings.problems)}):"]
         lines += [f"  {problem.path}: {problem.reason}" for problem in findings.problems]
-    others = other_stores(os.environ) if location.scope in ("project", "global") else []
     lines += [f"Elsewhere:   {path}: retain import {shlex.quote(path)} --global" for path in others]
+    troubles = {engine.part: engine.trouble.why for engine in engines if engine.trouble}
     data = {
         **{name: getattr(location, name) for name in ("root", "kind", "scope", "reason", "exists")},
         "enabled": config.flag("memory.enabled"),
         **findings.to_dict(),
         "history": history,
-        "index": _facts_data(index) if index else None,
+        "index": index.to_dict() if index else None,
         "engines": [
-            {
-                **{name: getattr(engine, name) for name in _ENGINE_FIELDS},
-                "trouble": engine.trouble.why if engine.trouble else "",
-            }
+            {name: getattr(engine, name) for name in _ENGINE_FIELDS}
+            | {"trouble": troubles.get(engine.part, "")}
             for engine in engines
         ],
         "warnings": list(config.warnings),
         "other_stores": others,
     }
     warnings = [*config.warnings, *held_note(index.held if index else 0)]
-    warnings += [f"{engine.part}: {engine.trouble.why}" for engine in engines if engine.trouble]
+    warnings += [f"{part}: {why}" for part, why in troubles.items()]
     return Output(data, lines, warnings=warnings)
 
 
@@ -131,20 +126,14 @@ def _index_status(app: App) -> tuple[Facts | None, str, Sequence[State]]:
     if any(app.config.text(f"engine.{part}") != "sqlite" for part in ("text", "vector")):
         with contextlib.suppress(RetainError):  # the line about the index has said why
             engines = app.remote.glance()
-    return facts, _facts_line(facts), engines
+    return facts, _describe(facts), engines
 
 
 def _counts(values: Mapping[str, int]) -> str:
-    return ", ".join(f"{name or '(root)'} {count}" for name, count in values.items())
+    return ", ".join(f"{name or '(root)'} {count}" for name, count in sorted(values.items()))
 
 
-def _facts_data(facts: Facts) -> dict[str, object]:
-    """What an index holds, as JSON."""
-    counts = {name: getattr(facts, name) for name in ("chunks", "vectors", "pending", "held")}
-    return {**counts, "model": facts.model or None}
-
-
-def _facts_line(facts: Facts) -> str:
+def _describe(facts: Facts) -> str:
     """What an index holds, in a line."""
     parts = [plural(facts.chunks, "chunk"), plural(facts.vectors, "vector")]
     if facts.vectors:
@@ -172,13 +161,15 @@ def _collections(app: App) -> Output:
       retain collections
     """
     rows = app.collections()
-    table = Table(
-        ("Collection", "Scope", "Memories"),
-        [(name or "(root)", scope, str(count)) for name, scope, count in rows],
-        empty="No collections yet.",
+    return Output(
+        [dict(zip(("collection", "scope", "memories"), row, strict=True)) for row in rows],
+        table=Table(
+            ("Collection", "Scope", "Memories"),
+            [(name or "(root)", scope, str(count)) for name, scope, count in rows],
+            empty="No collections yet.",
+        ),
+        quiet=[name for name, _, _ in rows if name],
     )
-    data = [{"collection": name, "scope": scope, "memories": count} for name, scope, count in rows]
-    return Output(data, table=table, quiet=[name for name, _, _ in rows if name])
 
 
 @command("export", arg("target OUT", "a new .zip file, or a new directory"))
@@ -199,10 +190,7 @@ def _export(app: App, target: str) -> Output:
 @command(
     "import",
     arg("source SRC", "a zip, a bank, a project, or a .md file"),
-    flag(
-        "--replace",
-        "where a memory differs take theirs (yours becomes a version); default: keep yours",
-    ),
+    flag("--replace", "where a memory differs take theirs, not yours (which becomes a version)"),
     "--allow-secret",
 )
 def _import(app: App, source: str, replace: bool, allow_secret: bool) -> Output:
@@ -217,13 +205,13 @@ def _import(app: App, source: str, replace: bool, allow_secret: bool) -> Output:
     """
     with Bar("Indexing") as bar:
         done = app.import_bank(source, replace=replace, allow_secret=allow_secret, progress=bar)
-    counts = (
-        (len(done.created), "new"),
-        (len(done.replaced), "replaced"),
-        (len(done.unchanged), "already here"),
-        (len(done.kept), "different here and kept; --replace takes theirs"),
-    )
-    lines = [f"  {count} {what}" for count, what in counts if count]
+    counts = {
+        "new": len(done.created),
+        "replaced": len(done.replaced),
+        "already here": len(done.unchanged),
+        "different here and kept; --replace takes theirs": len(done.kept),
+    }
+    lines = [f"  {count} {what}" for what, count in counts.items() if count]
     text = [f"Imported from {done.source}:", *lines]
     return Output(done, text, quiet="", warnings=done.warnings)
 
@@ -239,24 +227,27 @@ def _stats(app: App) -> Output:
     """
     stats = app.stats()
     facts, root = stats.facts, app.location.root
-    data = {
-        **stats.to_dict(root),
-        **_facts_data(facts),
-        "index_size": stats.index_size,
-        "problems": [problem.to_dict() for problem in stats.problems],
-    }
     rows = {
         "Memories": f"{facts.memories} ({size(facts.size)})",
-        "Tags": _counts(stats.tags),
-        "Types": _counts(stats.types),
+        "Tags": ", ".join(f"{tag} {count}" for tag, count in stats.tags.items()),
+        "Types": ", ".join(f"{name} {count}" for name, count in stats.types.items()),
         "Path": root,
-        "Index": f"{_facts_line(facts)} ({size(stats.index_size)})",
+        "Index": f"{_describe(facts)} ({size(stats.index_size)})",
     }
-    lines = [f"{name + ':':<10}{value}" for name, value in rows.items() if value]
-    return Output(data, lines, warnings=_index_warnings(stats.problems, facts.held))
+    problems = [problem.to_dict() for problem in stats.problems]
+    return Output(
+        {
+            **stats.to_dict(root),
+            **facts.to_dict(),
+            "index_size": stats.index_size,
+            "problems": problems,
+        },
+        [f"{name + ':':<10}{value}" for name, value in rows.items() if value],
+        warnings=_index_warnings(stats.problems, facts.held),
+    )
 
 
-def _index_warnings(problems: Sequence[Problem], held: int) -> list[str]:
+def _index_warnings(problems: Iterable[Problem], held: int) -> list[str]:
     return [*(f"{problem.path}: {problem.reason}" for problem in problems), *held_note(held)]
 
 
@@ -300,16 +291,14 @@ def _finish_index(app: App, changes: Changes, no_vectors: bool) -> Output:
             vectors = app.make_vectors(progress=bar)
     facts = app.index_facts()
     counts = {name: getattr(changes, name) for name in ("added", "changed", "removed")}
-    data = {
-        **counts,
-        "vectors_made": vectors,
-        **_facts_data(facts),
-        "problems": [problem.to_dict() for problem in changes.problems],
-    }
+    problems = [problem.to_dict() for problem in changes.problems]
     summary = ", ".join(f"{count} {what}" for what, count in counts.items())
-    lines = [summary, f"Index: {_facts_line(facts)}"]
-    warnings = _index_warnings(changes.problems, changes.held)
-    return Output(data, lines, quiet="", warnings=warnings)
+    return Output(
+        {**counts, "vectors_made": vectors, **facts.to_dict(), "problems": problems},
+        [summary, f"Index: {_describe(facts)}"],
+        quiet="",
+        warnings=_index_warnings(changes.problems, changes.held),
+    )
 
 
 @command(
@@ -343,20 +332,20 @@ def _doctor(app: App, repair: bool) -> Output:
             health = app.health(repair=repair, progress=bar)
         if dangling := app.dangling_links():
             lines.append(f"Links: {len(dangling)} to no memory")
-            lines += [f"  {visible(source)}: [[{visible(name)}]]" for source, name in dangling]
+            lines += [f"  {source}: [[{name}]]" for source, name in dangling]
         state = "made anew, and now in order" if health.is_rebuilt else "in order"
         if health.faults:
             state = f"{len(health.faults)} faults" + " even when made anew" * health.is_rebuilt
-        lines.append(f"Index: {_facts_line(health.facts)}, {state}")
-        notes = () if health.is_rebuilt else health.notes
-        lines += [f"  {note}" for note in (*health.faults, *notes)]
+        lines.append(f"Index: {_describe(health.facts)}, {state}")
+        lines += [f"  {note}" for note in health.faults]
+        lines += [f"  {note}" for note in health.notes if not health.is_rebuilt]
         if health.faults and not repair:
             messages = ["`retain doctor --repair` makes the index anew; the memories stay."]
     else:
         lines.append("Index: there is no bank yet")
     if states := orphaned_states(app.env):
         lines.append(f"States: {len(states)} of banks that are gone{', removed' * repair}")
-        lines += [f"  {visible(orphan.path)}: {visible(orphan.bank)}" for orphan in states]
+        lines += [f"  {orphan.path}: {orphan.bank}" for orphan in states]
         messages += [] if repair else ["`retain doctor --repair` removes what is kept for them."]
     for orphan in states if repair else ():
         remove_state(orphan)
@@ -366,10 +355,10 @@ def _doctor(app: App, repair: bool) -> Output:
         "memories": findings.memories,
         "problems": [problem.to_dict() for problem in findings.problems],
         "dangling": [{"source": source, "target": name} for source, name in dangling],
-        "faults": list(health.faults),
+        "faults": health.faults,
         "repaired": health.is_rebuilt,
-        "notes": list(health.notes),
-        "index": _facts_data(health.facts) if app.location.exists else None,
+        "notes": health.notes,
+        "index": health.facts.to_dict() if app.location.exists else None,
         "states": [orphan.to_dict() for orphan in states],
     }
     return Output(

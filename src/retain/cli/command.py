@@ -172,6 +172,13 @@ def share(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
 
 
+def filled(text: str) -> str:
+    """A value that may not be empty, as argparse takes it."""
+    if not text:
+        raise argparse.ArgumentTypeError("the value is empty")
+    return text
+
+
 def _hash(text: str) -> str:
     digits = text.removeprefix("sha256:").lower()
     if not 8 <= len(digits) <= 64 or digits.strip("0123456789abcdef"):
@@ -217,7 +224,7 @@ SHARED: Final[dict[str, Argument]] = {
 _COMMON: Final = argument_group(
     "which bank, and how to answer",
     # No default, so that they may stand before or after the command's name.
-    arg("--bank PATH", "use the bank at PATH", default=argparse.SUPPRESS),
+    arg("--bank PATH", "use the bank at PATH", type=filled, default=argparse.SUPPRESS),
     flag("--local", "use the project's bank only", default=argparse.SUPPRESS),
     flag("--global", "use your global bank only", dest="everywhere", default=argparse.SUPPRESS),
     flag("--json", "answer in JSON", default=argparse.SUPPRESS),
@@ -394,7 +401,7 @@ def parse(argv: Sequence[str]) -> Args:
     # What stands before the command is the command's.
     _, rest = build(names).parse_known_args([*names, *argv[:at], *argv[at + 1 :]], args)
     if "words" in args and not any(word.startswith("-") for word in rest):
-        args.words += rest  # argparse takes no more of them after an option
+        args.words = [*args.words, *rest]  # argparse takes no more of them after an option
         rest = []
     if rest:
         raise UsageError(
@@ -443,8 +450,6 @@ def open_app(args: Args, *, stays: bool = False) -> App:
     """Open the app for the place that a call asks for."""
     from retain.app import App
 
-    if args.bank == "":
-        raise UsageError("--bank needs a path")
     try:
         app = App(bank=args.bank or "", local=args.local, everywhere=args.everywhere, stays=stays)
     except FileNotFoundError as error:

@@ -166,8 +166,6 @@ def _make_server(args: Args) -> Server:
         if args.token_env is not None:
             raise UsageError("--token-env goes with --http: a command needs no token")
         bank: tuple[str, ...] = ()
-        if args.bank == "":
-            raise UsageError("--bank needs a path")
         if args.bank is not None:
             bank = ("--bank", os.path.abspath(os.path.expanduser(args.bank)))
         elif args.names_bank:

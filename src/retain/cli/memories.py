@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import sys
@@ -11,25 +12,26 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from retain.app import App
-from retain.app.memories import SORTS
+from retain.app.memories import SORTS, Fields
 from retain.cli.command import (
     Args,
     Output,
     arg,
     command,
+    either,
+    filled,
     flag,
     limit_arg,
     memory_arg,
     repeated,
     same_bank,
 )
+from retain.cli.render import Table
 from retain.errors import LimitExceeded, NotFound, RetainError, UsageError
 from retain.memory import FREE_TYPES, STATUSES, Memory, Problem, Version, Written
 from retain.text.sanitize import visible
 
 if TYPE_CHECKING:
-    from retain.app.memories import Fields
-    from retain.cli.render import Table
     from retain.search.duplicates import Alike
 
 _VERBS = {
@@ -42,12 +44,17 @@ _VERBS = {
     "unchanged": "Unchanged",
 }
 _TEXT = arg(
-    "words FILE", "a file with the text, or the text itself; - or nothing for stdin", nargs="*"
+    "words FILE",
+    "a file with the text, or the text itself; - or nothing for stdin",
+    nargs="*",
+    default=[],
 )
 
 
-def written_output(written: Written, note: str = "", *more: str) -> Output:
-    """The answer of every change; `more` are further lines about it."""
+def written_output(
+    written: Written, note: str = "", more: Mapping[str, str] | None = None
+) -> Output:
+    """The answer of every change; `more` are further facts about it."""
     memory = written.memory
     facts = {
         _VERBS[written.status]: memory.id,
@@ -55,17 +62,15 @@ def written_output(written: Written, note: str = "", *more: str) -> Output:
         "File": memory.path,
         "Previous text kept as": written.kept,
         "Committed": written.commit[:10],
+        **(more or {}),
     }
-    lines = [f"{name}: {value}" for name, value in facts.items() if value]
-    return Output(
-        written, [*lines, *more], quiet=[memory.ref], messages=[note], warnings=written.warnings
-    )
+    return Output(written, facts, quiet=[memory.ref], messages=[note], warnings=written.warnings)
 
 
 @command(
     "put",
     _TEXT,
-    arg("--id", "the memory's id or collection/id; else made from the text"),
+    arg("--id", "the memory's id or collection/id; else made from the text", type=filled),
     arg("--collection NAME", "where to store it (default: memories)"),
     "metadata",
     arg("--created-by WHO", "who wrote it", default=""),
@@ -85,10 +90,8 @@ def _put(app: App, args: Args) -> Output:
       retain put notes.md
       retain put notes.md --type fact --context "From profiling" --metadata '{"priority": "high"}'
     """
-    if args.id == "":
-        raise UsageError("--id is empty", unchanged="Nothing was stored.")
     text, note = _read_words(app, args.words)
-    fields = given_fields(args)
+    fields = parse_fields(args)
     fields["created_by"] = args.created_by
     written = app.put(
         text, id=args.id or "", collection=args.collection, replace=args.replace, **fields
@@ -111,10 +114,7 @@ def _put(app: App, args: Args) -> Output:
     "ID or handle",
     "--collection",
     arg(
-        "--format",
-        "context: for reading, the default; json; raw: the text alone, byte for byte",
-        choices=("context", "json", "raw"),
-        default="context",
+        "--format context|json|raw", "context: for reading (default); raw: the text, byte for byte"
     ),
     arg("--version V", "as it was: v2, HEAD~1, a commit", default=""),
     flag("--show-versions", "list its versions as well"),
@@ -135,30 +135,30 @@ def _get(app: App, args: Args) -> Output:
     memory = app.get(args.ref, collection=args.collection, version=args.version)
     successor = app.successors([memory]).get(memory.path, "")
     replaced = app.predecessors(memory)
-    data = {
-        **memory.to_dict(content=True),
-        "superseded_by": successor or None,
-        "supersedes": replaced,
-    }
-    is_ours = memory.scope == app.location.scope
-    messages = ["" if is_ours else f"(from your global bank: {memory.path})"]
-    output = Output(
-        data,
-        warnings=[f"{memory.path}: {memory.problem}"] if memory.problem else [],
-        messages=messages,
-    )
+    data = memory.to_dict(content=True)
+    data |= {"superseded_by": successor or None, "supersedes": replaced}
+    table = raw = None
     if args.show_versions:
         versions = app.versions(memory.address)
         data["versions"] = [version.to_dict() for version in versions]
-        output = output._replace(table=versions_table(versions))
-    if args.format != "raw":
-        return output._replace(text=_context(memory, successor, replaced))
-    raw = memory.body.encode("utf-8", "surrogateescape")
-    if memory.problem and not memory.data.endswith(raw):
-        raw = memory.data  # a file that cannot be parsed is all body
-    if status := _status(memory, successor):
-        messages.append(f"{memory.ref} is {status}")
-    return output._replace(raw=raw)
+        table = versions_table(versions)
+    messages = []
+    if memory.scope != app.location.scope:
+        messages.append(f"(from your global bank: {memory.path})")
+    if args.format == "raw":
+        raw = memory.body.encode("utf-8", "surrogateescape")
+        if memory.problem and not memory.data.endswith(raw):
+            raw = memory.data  # a file that cannot be parsed is all body
+        if status := _status(memory, successor):
+            messages.append(f"{memory.ref} is {status}")
+    return Output(
+        data,
+        "" if raw is not None else _context(memory, successor, replaced),
+        table,
+        raw,
+        messages=messages,
+        warnings=[f"{memory.path}: {memory.problem}"] if memory.problem else [],
+    )
 
 
 def _status(memory: Memory, successor: str) -> str:
@@ -189,14 +189,11 @@ def _context(memory: Memory, successor: str, replaced: Sequence[str]) -> str:
         from retain.bank.records_json import render
 
         body = "\n\n".join(filter(None, (render(content), body)))
-    text = "\n".join([*lines, "", body])
-    return text if text.endswith("\n") else f"{text}\n"
+    return "\n".join([*lines, "", body.removesuffix("\n"), ""])
 
 
 def versions_table(versions: Sequence[Version]) -> Table:
     """Versions as rows."""
-    from retain.cli.render import Table
-
     return Table(
         ("Version", "Time", "Author", "What"),
         [(item.version, item.time, item.author, item.message) for item in versions],
@@ -217,12 +214,11 @@ def versions_table(versions: Sequence[Version]) -> Table:
         "--status",
         "only this status, or all (default: all but retired)",
         choices=(*STATUSES, "all"),
-        default="",
     ),
     arg("--sort", "what to sort by", choices=SORTS, default="collection"),
     flag("--reverse", "turn the order round"),
-    limit_arg(0, "the first N only"),
-    arg("--format", choices=("table", "json"), default="table"),
+    limit_arg(None, "the first N only"),
+    arg("--format table|json"),
 )
 def _list(app: App, args: Args) -> Output:
     """List memories, filtered and sorted.
@@ -239,23 +235,22 @@ def _list(app: App, args: Args) -> Output:
         collection=args.collection,
         filter=[*args.filter, *([f"tags={','.join(args.tags)}"] if args.tags else [])],
         type=args.type,
-        status=args.status,
+        status=args.status or "",
         sort=args.sort,
         reverse=args.reverse,
-        limit=args.limit or None,
+        limit=args.limit,
         problems=problems,
     )
-    empty = "No memories found."
-    if args.collection and not memories:
-        known = [name for name, _, _ in app.collections()]
-        if args.collection not in known:
-            missing = f"there is no collection {args.collection!r}, only {', '.join(known)}"
-            empty = f"No memories found: {missing}."
     left_out = sum(not problem.is_minor for problem in problems)
     counts = Counter(memory.id for memory in memories)
     names = [memory.address if counts[memory.id] > 1 else memory.ref for memory in memories]
     successors = app.successors(memories)
     data = [(memory, successors.get(memory.path)) for memory in memories]
+    empty = "No memories found."
+    known = [name for name, _, _ in app.collections()] if args.collection and not memories else []
+    if known and args.collection not in known:
+        missing = f"there is no collection {args.collection!r}, only {', '.join(known)}"
+        empty = f"No memories found: {missing}."
     return Output(
         lambda: [{**memory.to_dict(), "superseded_by": newer} for memory, newer in data],
         table=_memories_table(memories, successors, empty),
@@ -265,8 +260,6 @@ def _list(app: App, args: Args) -> Output:
 
 
 def _memories_table(memories: Sequence[Memory], successors: Mapping[str, str], empty: str) -> Table:
-    from retain.cli.render import Table
-
     columns = {
         "ID": [memory.id for memory in memories],
         "Title": [memory.title for memory in memories],
@@ -277,9 +270,9 @@ def _memories_table(memories: Sequence[Memory], successors: Mapping[str, str], e
     scopes = [memory.scope for memory in memories]
     if len(set(scopes)) > 1:
         columns["Scope"] = scopes
-    statuses = [_status(memory, successors.get(memory.path, "")) or "active" for memory in memories]
-    if set(statuses) - {"active"}:
-        columns["Status"] = statuses
+    statuses = [_status(memory, successors.get(memory.path, "")) for memory in memories]
+    if any(statuses):
+        columns["Status"] = [status or "active" for status in statuses]
     return Table(
         tuple(columns),
         list(zip(*columns.values(), strict=True)),
@@ -311,20 +304,18 @@ def _update(app: App, args: Args) -> Output:
       retain update gpu-patterns --content new.md --expect 3f2a9c01
     """
     text = None if args.content is None else read_memory_text(app, args.content)
-    fields = given_fields(args)
+    fields = parse_fields(args)
     fields["merge_tags"] = args.merge_tags
-    written = app.update(
-        args.ref, text, collection=args.collection, expect=args.expect or "", **fields
-    )
+    expect = args.expect or ""
+    written = app.update(args.ref, text, collection=args.collection, expect=expect, **fields)
     return written_output(written)
 
 
 @command(
     "append",
     "ID",
-    _TEXT,
+    either(_TEXT, arg("--content FILE", "the same, as with update")),
     "--collection",
-    arg("--content FILE", "the same, as with update"),
     "--expect",
     "--allow-secret",
 )
@@ -337,20 +328,12 @@ def _append(app: App, args: Args) -> Output:
       echo "- Metal 3 has mesh shaders" | retain append gpu-patterns -
       retain append gpu-patterns more.md
     """
-    if args.words and args.content is not None:
-        raise UsageError("the text to add was named twice", unchanged="Nothing was changed.")
     if args.content is None:
         text, note = _read_words(app, args.words)
     else:
         text, note = read_memory_text(app, args.content), ""
-    written = app.append(
-        args.ref,
-        text,
-        collection=args.collection,
-        expect=args.expect or "",
-        allow_secret=args.allow_secret,
-    )
-    return written_output(written, note)
+    options = {"collection": args.collection, "allow_secret": args.allow_secret}
+    return written_output(app.append(args.ref, text, expect=args.expect or "", **options), note)
 
 
 @command(
@@ -359,7 +342,7 @@ def _append(app: App, args: Args) -> Output:
     arg("--from NAME", "the collection it is in", dest="source", completes="collection"),
     arg("--collection NAME", "the collection to move it to"),
     arg("--id NEW", "its new id", dest="new", default=""),
-    arg("--to BANK", "another bank: its path, or global for your own"),
+    arg("--to BANK", "another bank: its path, or global for your own", type=filled),
 )
 def _move(
     app: App, ref: str, source: str | None, collection: str | None, new: str, to: str | None
@@ -375,16 +358,13 @@ def _move(
     """
     if to is None:
         return written_output(app.move(ref, collection=source, to_collection=collection, to_id=new))
-    if not to:
-        raise UsageError("--to needs a bank", unchanged="Nothing was moved.")
     address = app.find_own(ref, source).address
-    with contextlib.closing(App(everywhere=True) if to == "global" else App(bank=to)) as other:
-        if other.location.root == app.location.root:
-            raise UsageError(
-                f"{ref} is in {other.location.root} already", unchanged="Nothing was moved."
-            )
+    with App(everywhere=True) if to == "global" else App(bank=to) as other:
+        root = other.location.root
+        if root == app.location.root:
+            raise UsageError(f"{ref} is in {root} already", unchanged="Nothing was moved.")
         written, deleted = app.move_over(address, other, to_collection=collection, to_id=new)
-    return written_output(written, "", f"What it was is in the trash as: {deleted.trashed.path}")
+    return written_output(written, "", {"What it was is in the trash as": deleted.trashed.path})
 
 
 @command("delete", memory_arg(nargs="+"), "--collection", "--expect")
@@ -424,13 +404,19 @@ def _delete(app: App, args: Args) -> Output:
 _PATH = re.compile(r"\S*/\S*|\S+\.\w{1,8}")
 
 
-def given_fields(args: Args) -> Fields:
+def parse_fields(args: Args) -> Fields:
     """What the options of `put`, `update` and `merge` ask to store beside the text."""
-    fields = _parse_metadata(args.metadata) if args.metadata is not None else {}
+    fields: dict[str, object] = {"title": None} if args.title == "" else {}
+    if args.metadata is not None:
+        try:
+            fields |= dict(json.loads(args.metadata))
+        except (ValueError, TypeError, RecursionError) as error:
+            hint = 'Write an object, such as \'{"priority": "high"}\'.'
+            raise UsageError(f"--metadata is not a JSON object: {error}", hint=hint) from error
+        if "id" in fields:
+            raise UsageError("--metadata cannot set the id", hint="`retain move ID --id NEW` does.")
     named = ("status", "category", "context", "project", "priority", "related_to")
     fields |= {name: value for name in named if (value := getattr(args, name)) is not None}
-    if args.title == "":
-        fields["title"] = None
     return {
         "title": args.title or "",
         "type": args.type,
@@ -438,24 +424,6 @@ def given_fields(args: Args) -> Fields:
         "metadata": fields,
         "allow_secret": args.allow_secret,
     }
-
-
-def _parse_metadata(text: str) -> dict[str, object]:
-    import json
-
-    try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"--metadata is not JSON: {error}",
-            unchanged="Nothing was changed.",
-            hint='Write an object, such as \'{"priority": "high"}\'.',
-        ) from error
-    if not isinstance(fields, dict):
-        raise UsageError('--metadata is a JSON object, such as \'{"priority": "high"}\'')
-    if "id" in fields:
-        raise UsageError("--metadata cannot set the id", hint="`retain move ID --id NEW` does.")
-    return fields
 
 
 def _read_words(app: App, words: Sequence[str]) -> tuple[str, str]:
@@ -472,9 +440,6 @@ def _read_words(app: App, words: Sequence[str]) -> tuple[str, str]:
             unchanged="Nothing was stored.",
             hint="Name one file, or write the text in quotes.",
         )
-    limit = app.config.number("memory.max_bytes")
-    if len(os.fsencode(source)) > limit:
-        raise _too_large(source[:80], limit)
     is_name = len(source.split()) == 1  # which may be that of a file, mistyped
     return f"{source}\n", "There is no file of that name: the word is the text." * is_name
 
@@ -486,41 +451,28 @@ def read_memory_text(app: App, source: str) -> str:
 
 def read_text(source: str, limit: int, what: str = "a memory") -> str:
     """The text in a file, or on standard input for `-`."""
-    unchanged = "Nothing was stored."
     name = "standard input" if source == "-" else source
     try:
-        data = _read(source, limit + 1)
-        if len(data) > limit:
-            raise _too_large(name[:80], limit, what)
-        return data.decode("utf-8")
+        if source != "-":
+            with open(source, "rb") as file:
+                data = file.read(limit + 1)
+        else:
+            if sys.stdin.isatty():
+                print("Type the text; Ctrl-D on a new line ends it.", file=sys.stderr)
+            data = sys.stdin.buffer.read(limit + 1)
+        if len(data) <= limit:
+            return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        message = f"{name} is not UTF-8 text (byte {error.start})"
-        hint = "A memory is text; convert the file to UTF-8 first."
-        raise UsageError(message, unchanged=unchanged, hint=hint) from error
+        message, hint = f"{name} is not UTF-8 text (byte {error.start})", "Convert it to UTF-8."
+        raise UsageError(message, unchanged="Nothing was stored.", hint=hint) from error
     except FileNotFoundError as error:
-        hint = "Name a file, or - to read standard input."
-        raise NotFound(f"there is no file {source}", unchanged=unchanged, hint=hint) from error
+        message, hint = f"there is no file {source}", "Name a file, or - to read standard input."
+        raise NotFound(message, unchanged="Nothing was stored.", hint=hint) from error
     except IsADirectoryError as error:
         hint = f"`retain import {source}` takes over a whole directory."
-        raise UsageError(f"{source} is a directory", unchanged=unchanged, hint=hint) from error
-    except OSError as error:
-        raise RetainError(f"{source} cannot be read: {error.strerror}") from error
-
-
-def _too_large(name: str, limit: int, what: str = "a memory") -> LimitExceeded:
-    return LimitExceeded(
+        raise UsageError(f"{source} is a directory", hint=hint) from error
+    raise LimitExceeded(
         f"{name} has more than {limit:,} bytes, the most {what} may have",
         unchanged="Nothing was stored.",
         hint="Split it, or raise memory.max_bytes in your own config.",
     )
-
-
-def _read(source: str, most: int) -> bytes:
-    if source != "-":
-        with open(source, "rb") as file:
-            return file.read(most)
-    if sys.stdin is None or sys.stdin.closed:
-        raise UsageError("standard input is closed; there is no text to read")
-    if sys.stdin.isatty():
-        print("Type the text; Ctrl-D on a new line ends it.", file=sys.stderr)
-    return sys.stdin.buffer.read(most)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from retain.app import App
 from retain.cli.command import Args, Output, arg, command, limit_arg, same_bank, share
-from retain.cli.memories import given_fields, read_memory_text
+from retain.cli.memories import parse_fields, read_memory_text
 from retain.cli.search import shortfalls
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _merge(app: App, args: Args) -> Output:
     sources = [app.find_own(ref).address for ref in args.sources]
     text = read_memory_text(app, args.content)
     written, trashed = app.merge(
-        sources, args.into, text, collection=args.collection, **given_fields(args)
+        sources, args.into, text, collection=args.collection, **parse_fields(args)
     )
     memory = written.memory
     lines = [

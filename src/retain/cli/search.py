@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from retain.app import App
@@ -22,6 +22,8 @@ from retain.cli.command import (
     repeated,
     share,
 )
+from retain.cli.memories import read_text
+from retain.cli.render import Bar, Table
 from retain.errors import BadName, NotFound, RetainError, UsageError
 from retain.memory import Answer, Degraded, Hit, Linked
 from retain.search.excerpt import cut_excerpt
@@ -29,10 +31,10 @@ from retain.text.tokens import words
 
 if TYPE_CHECKING:
     from retain.search.related import Graph, Node
-    from retain.search.request import SearchRequest
 
 _INDENT = " " * 6
 _MAX_BATCH_BYTES = 100_000_000
+_Children = dict[str, list[tuple[str, str, bool]]]  # of a node: label, end, drawn in full there
 _WORD = re.compile(r"\w[\w.'+#-]{0,39}")
 
 
@@ -49,23 +51,15 @@ _WORD = re.compile(r"\w[\w.'+#-]{0,39}")
     arg("--since WHEN", "7d, 2026-05-08, last week ...", default=""),
     arg("--until WHEN", "the same, its end included", default=""),
     limit_arg(10, "how many (10)"),
-    either(
-        flag("--semantic", "by meaning alone"),
-        flag("--text", "by words alone"),
-    ),
+    either(flag("--semantic", "by meaning alone"), flag("--text", "by words alone")),
     arg("--min-score X", "nothing below, from 0 to 1", type=share, default=0.0),
     flag("--explain", "say where each score comes from"),
     flag("--full", "whole memories, not excerpts"),
     arg(
-        "--per",
-        "each memory once, by its best part (the default), or every part by itself",
-        choices=("memory", "chunk"),
-        default="memory",
+        "--per memory|chunk",
+        "each memory once, by its best part (default), or every part by itself",
     ),
-    arg(
-        "--batch FILE",
-        "one query on each line of a file (- is stdin); one JSON answer on each line",
-    ),
+    arg("--batch FILE", "a query on each line of a file (- is stdin); a JSON answer on each line"),
 )
 def _search(app: App, args: Args) -> Output:
     """Find memories by words and by meaning.
@@ -81,78 +75,51 @@ def _search(app: App, args: Args) -> Output:
       retain search "auth" --filter priority=high --json | jq -r '.hits[].id'
       retain search --batch questions.txt > answers.jsonl
     """
-    if args.words and args.batch is not None:
+    if bool(args.words) == (args.batch is not None):
         raise UsageError(
-            f"a query ({' '.join(args.words)!r}) and --batch {args.batch} were both given",
+            "give a query or --batch FILE, one of the two",
             unchanged="Nothing was searched.",
-            hint="Leave one out: --batch reads its queries from the file, one on each line.",
+            hint='retain search "QUERY"; --batch reads its queries from a file, one on each line.',
         )
-    if not args.words and args.batch is None:
-        raise UsageError('say what to look for: retain search "QUERY", or --batch FILE')
-    request = _make_request(args)
+    names = ("limit", "per", "collection", "type", "tags", "since", "until", "filter")
+    options = {name: getattr(args, name) for name in (*names, "min_score", "explain")}
+    options["mode"] = "semantic" if args.semantic else "text" if args.text else "hybrid"
     if args.batch is not None:
-        return Output(None, stream=_answer_batch(app, request, args.batch, args.full))
+        answers = (_answer(app, query, args.full, options) for query in _read_lines(args.batch))
+        return Output(None, stream=(Output(answer.data) for answer in answers))
     if sys.stderr.isatty():  # someone is looking on: a first index should not seem to hang
-        from retain.cli.render import Bar
-
         with Bar("Indexing") as bar:
             app.refresh(bar)
-    answer = app.search(request)
-    notes = _missing_names(app, request, answer)
-    asked = set(words(request.query))
-    several = any(hit.scope != app.location.scope for hit in answer.hits)
-    texts = [
-        _render_hit(hit, app.read_body(hit) if args.full else cut_excerpt(hit, asked), several)
-        for hit in answer.hits
-    ]
+    return _answer(app, " ".join(args.words), args.full, options)
+
+
+def _answer(app: App, query: str, full: bool, options: Mapping[str, Any]) -> Output:
+    """Search once, and lay out what was found."""
+    answer = app.search(query, **options)
+    hits, notes = answer.hits, []
+    if not hits:
+        notes = _missing_names(app, options["collection"], options["type"])
+    bodies = [app.read_body(hit) for hit in hits] if full else []
+    data = {"query": query, "mode": options["mode"], **answer.to_dict(), "notes": notes}
+    if full:
+        data["hits"] = [
+            {**hit.to_dict(), "content": body} for hit, body in zip(hits, bodies, strict=True)
+        ]
+    asked = set(words(query))
+    several = any(hit.scope != app.location.scope for hit in hits)
+    texts = bodies or [cut_excerpt(hit, asked) for hit in hits]
     return Output(
-        lambda: _answer_data(app, request, answer, notes, full=args.full),
-        "\n".join(texts),
-        quiet=[hit.ref for hit in answer.hits],
-        messages=[*_judge(request.query, answer), *notes],
+        data,
+        "\n".join(_render_hit(*pair, several) for pair in zip(hits, texts, strict=True)),
+        quiet=[hit.ref for hit in hits],
+        messages=[_judge(query, answer), *notes],
         warnings=shortfalls(answer.degraded),
         paint=_highlight(asked),
     )
 
 
-def _make_request(args: Args) -> SearchRequest:
-    from retain.search.request import SearchRequest, parse_filters
-
-    filters = parse_filters(
-        collection=args.collection,
-        kind=args.type,
-        tags=args.tags,
-        since=args.since,
-        until=args.until,
-        filters=args.filter,
-    )
-    query = " ".join(args.words)
-    mode = "semantic" if args.semantic else "text" if args.text else "hybrid"
-    return SearchRequest(query, args.limit, mode, args.per, filters, args.min_score, args.explain)
-
-
-def _answer_batch(app: App, request: SearchRequest, source: str, full: bool) -> Iterator[Output]:
-    """One answer for each line of a file; bank, index and model are opened once for all."""
-    for query in _read_lines(source):
-        single = request._replace(query=query)
-        answer = app.search(single)
-        notes = _missing_names(app, single, answer)
-        yield Output(_answer_data(app, single, answer, notes, full=full))
-
-
-def _answer_data(
-    app: App, request: SearchRequest, answer: Answer, notes: Sequence[str], *, full: bool
-) -> dict[str, object]:
-    data = {"query": request.query, "mode": request.mode, **answer.to_dict()}
-    if full:
-        data["hits"] = [{**hit.to_dict(), "content": app.read_body(hit)} for hit in answer.hits]
-    return {**data, "notes": list(notes)}
-
-
 def _read_lines(source: str) -> list[str]:
     """The queries in a file, or on standard input for `-`, one on each line, empty ones too."""
-    from retain.cli.memories import read_text
-
     try:
         text = read_text(source, _MAX_BATCH_BYTES, "a batch").removeprefix("\ufeff")
     except RetainError as error:
@@ -162,19 +129,18 @@ def _read_lines(source: str) -> list[str]:
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
 
 
-def _missing_names(app: App, request: SearchRequest, answer: Answer) -> list[str]:
+def _missing_names(app: App, collection: str | None, kind: str) -> list[str]:
     """What a search without hits asks for that this bank does not have at all."""
-    collection, kind = request.filters.collection, request.filters.type
-    asked: list[tuple[str, str, Collection[str]]] = []
-    if collection is not None and not answer.hits:
-        names = {name or "(root)" for name, _, _ in app.collections()}
-        asked.append(("collection", collection, names))
-    if kind and not answer.hits:
+    asked: list[tuple[str, str, Iterable[str]]] = []
+    if collection is not None:
+        names = [name or "(root)" for name, _, _ in app.collections()]
+        asked.append(("collection", collection or "(root)", names))
+    if kind:
         asked.append(("memory of the type", kind, app.count_types()))
     return [
         f"there is no {what} {name!r}; there are: {', '.join(sorted(known)) or 'none yet'}"
         for what, name, known in asked
-        if (name or "(root)") not in known
+        if name not in known
     ]
 
 
@@ -189,13 +155,13 @@ def shortfalls(degraded: Degraded) -> list[str]:
     return notes
 
 
-def _judge(query: str, answer: Answer) -> list[str]:
+def _judge(query: str, answer: Answer) -> str:
     """What is to be said of an answer that is not simply one."""
     from retain.search.rank import describe_fit, query_terms
 
     if not answer.hits:
-        return ["Nothing found."]
-    return [] if answer.is_confident else [describe_fit(answer, query_terms(query))]
+        return "Nothing found."
+    return "" if answer.is_confident else describe_fit(answer, query_terms(query))
 
 
 def _render_hit(hit: Hit, text: str, several: bool) -> str:
@@ -341,19 +307,17 @@ def _related(app: App, ref: str, limit: int) -> Output:
       retain related m:4f2a
       retain related auth-plan --limit 3 --quiet
     """
-    from retain.cli.render import Table
-
     related = app.related(app.find_own(ref).address, limit)
     degraded = app.shortfalls()
     rows = []
     for memory in related:
-        name = f"{memory.collection}/{memory.id}".removeprefix("/")
         reasons = ", ".join(f"{why} {value:.2f}" for why, value in memory.reasons.items())
+        name = f"{memory.collection}/{memory.id}".removeprefix("/")
         rows.append((f"{memory.score:.2f}", name, memory.title, reasons))
-    columns, empty = ("Score", "Memory", "Title", "Why"), "Nothing is connected with it."
+    empty = "Nothing is connected with it."
     return Output(
         [{**memory.to_dict(), "degraded": degraded.to_dict()} for memory in related],
-        table=Table(columns, rows, empty=empty, flexible=("Title",)),
+        table=Table(("Score", "Memory", "Title", "Why"), rows, empty=empty, flexible=("Title",)),
         quiet=[row[1] for row in rows],
         warnings=shortfalls(degraded),
     )
@@ -366,12 +330,7 @@ def _related(app: App, ref: str, limit: int) -> Output:
     "graph",
     memory_arg("id, collection/id or handle (m:4f2a); or a file that memories link to", nargs="?"),
     arg("--depth N", "with an ID: how many steps away (2)", type=count, default=2),
-    arg(
-        "--format",
-        "tree: for reading, the default; json; dot: for Graphviz",
-        choices=("tree", "json", "dot"),
-        default="tree",
-    ),
+    arg("--format tree|json|dot", "tree: for reading (default); dot: for Graphviz"),
 )
 def _graph(app: App, ref: str | None, depth: int, args: Args) -> Output:
     """Draw links, backlinks, linked files and dangling links.
@@ -406,57 +365,54 @@ def _graph(app: App, ref: str | None, depth: int, args: Args) -> Output:
 def render_tree(graph: Graph, start: str = "") -> str:
     """Draw an indented tree: from one memory outwards, or every memory with its links."""
     nodes = {_end(node): node for node in graph.nodes}
-    branches: dict[str, list[tuple[str, str, object]]] = defaultdict(list)  # label, end, edge
     edges = Counter((edge.source, edge.target, edge.edge) for edge in graph.edges)
-    for edge, number in edges.items():
-        source, target, kind = edge
+    branches: dict[str, list[tuple[str, str, object]]] = defaultdict(list)  # label, end, edge
+    for (source, target, kind), number in edges.items():
+        edge = (source, target, kind)
         times = f" x{number}" if number > 1 else ""
         branches[source].append((f"{kind}{times} → ", target, edge))
         if start and source != target:
             branches[target].append((f"{kind}{times} ← ", source, edge))
-    roots = [start]
-    if not start:
-        # Where nothing leads is where to begin; what is left then leads round in circles.
-        linked = {target for source, target, _ in edges if target != source}
-        roots = [name for name, node in nodes.items() if node.kind == "memory"]
-        roots.sort(key=lambda name: name in linked)
-    depths = _depths(branches, start)
-    lines: list[str] = []
-    drawn: set[str] = set()
+    children: _Children = defaultdict(list)
+    placed: set[str] = set()
     used: set[object] = set()
-    for root in roots:
-        stack = [] if root in drawn else [(root, "", "", 0)]
-        while stack:
-            name, lead, indent, depth = stack.pop()
-            # A node is drawn in full once, where there are the fewest steps to it.
-            is_again = name in drawn or depths.get(name, depth) != depth
-            mark = " ↑" if is_again and branches[name] else ""
+    lines: list[str] = []
+    for root in [start] if start else _find_roots(nodes, edges):
+        if root in placed:
+            continue
+        placed.add(root)
+        queue = deque([root])
+        while queue:  # a node is drawn in full where there are the fewest steps to it
+            name = queue.popleft()
+            for label, other, link in branches[name]:
+                if link not in used:
+                    children[name].append((label, other, other not in placed))
+                    queue += {other} - placed
+                    placed.add(other)
+                used.add(link)
+        for name, lead, is_first in _walk(root, children):
+            mark = "" if is_first or not branches[name] else " ↑"
             lines.append(f"{lead}{_node_label(nodes[name])}{mark}\n")
-            if is_again:
-                continue
-            drawn.add(name)
-            new = [branch for branch in branches[name] if branch[2] not in used]
-            used.update(edge for _, _, edge in new)
-            turn, below = "└── ", "    "  # of the last one, which is put on the stack first
-            for label, other, _ in reversed(new):
-                stack.append((other, f"{indent}{turn}{label}", indent + below, depth + 1))
-                turn, below = "├── ", "│   "
     return "".join(lines)
 
 
-def _depths(
-    branches: Mapping[str, Sequence[tuple[str, str, object]]], start: str
-) -> dict[str, int]:
-    """How many steps it is to each node from one; empty without one."""
-    depths = {start: 0} if start else {}
-    queue = deque(depths)
-    while queue:
-        name = queue.popleft()
-        for _, other, _ in branches.get(name, ()):
-            if other not in depths:
-                depths[other] = depths[name] + 1
-                queue.append(other)
-    return depths
+def _find_roots(nodes: Mapping[str, Node], edges: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Every memory, those first that nothing leads to; what is left then leads round in circles."""
+    linked = {target for source, target, _ in edges if target != source}
+    memories = [name for name, node in nodes.items() if node.kind == "memory"]
+    return sorted(memories, key=lambda name: name in linked)
+
+
+def _walk(root: str, children: _Children) -> Iterator[tuple[str, str, bool]]:
+    """Each node below one, with the lines that lead to it, and whether it is in full there."""
+    stack = [(root, "", "", True)]
+    while stack:
+        name, lead, indent, is_full = stack.pop()
+        yield name, lead, is_full
+        turn, rail = "└── ", "    "  # of the last one, which is put on the stack first
+        for label, other, is_new in reversed(children[name] if is_full else []):
+            stack.append((other, f"{indent}{turn}{label}", indent + rail, is_new))
+            turn, rail = "├── ", "│   "
 
 
 def _end(node: Node) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from retain.index.database import fact
 from retain.index.graph import superseded
-from retain.memory import key
+from retain.memory import Data, key
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 FACETS: Final = ("scope", "collection", "type", "status", "tag", "month")
@@ -278,6 +278,10 @@ class Facts(NamedTuple):
     pending: int = 0
     held: int = 0
     model: str = ""
+
+    def to_dict(self) -> Data:
+        counts = {name: getattr(self, name) for name in ("chunks", "vectors", "pending", "held")}
+        return {**counts, "model": self.model or None}
 
 
 def facts(connection: sqlite3.Connection) -> Facts:
