@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain.bank.bank import Bank, FileReader
+from retain.bank.bank import Bank
 from retain.bank.listing import Entry as File
 from retain.bank.listing import note_problem
 from retain.bank.markdown import searchable
@@ -89,13 +89,12 @@ def read_unless(
     bank: Bank, known: Set[tuple[str, str]], problems: list[Problem]
 ) -> Iterator[Memory]:
     """The memories whose files are not among the known; what cannot be read is a problem."""
-    with bank.reader() as reader:
-        for file in bank.files(None, problems):
-            if (file.collection, file.name) not in known:
-                path = os.path.join(bank.root, file.collection, file.name)
-                with note_problem(path, problems):
-                    if read := reader.read(file.collection, file.name):
-                        yield read[0]
+    for file in bank.files(None, problems):
+        if (file.collection, file.name) not in known:
+            path = os.path.join(bank.root, file.collection, file.name)
+            with note_problem(path, problems):
+                if read := bank.read_file(file.collection, file.name):
+                    yield read[0]
 
 
 def _uncounted(memory: Memory) -> list[str]:
@@ -213,21 +212,18 @@ def _disagreements(bank: Bank, connection: sqlite3.Connection) -> Iterator[str]:
     recorded = connection.execute("SELECT DISTINCT collection FROM memories")
     for collection in sorted({*bank.collections(), *(name for (name,) in recorded)}):
         known = known_in(connection, collection)
-        with bank.reader() as reader:
-            for file in bank.files(collection, []):
-                row = known.pop(file.name, None)
-                if fault := _disagreement(reader, connection, file, row):
-                    yield f"{collection}/{file.name} {fault}"
+        for file in bank.files(collection, []):
+            row = known.pop(file.name, None)
+            if fault := _disagreement(bank, connection, file, row):
+                yield f"{collection}/{file.name} {fault}"
         for name, row in known.items():
             if not row.is_gone:
                 yield f"{collection}/{name} is in the index and not on disk"
 
 
-def _disagreement(
-    reader: FileReader, connection: sqlite3.Connection, file: File, row: Known | None
-) -> str:
+def _disagreement(bank: Bank, connection: sqlite3.Connection, file: File, row: Known | None) -> str:
     try:
-        read = reader.read(file.collection, file.name)
+        read = bank.read_file(file.collection, file.name)
     except RetainError:
         return "is in the index and cannot be read" if row else ""
     if read is None:

@@ -10,7 +10,6 @@ from unittest import mock
 import pytest
 
 from retain.app import App
-from retain.bank import markdown
 from retain.bank.bank import Bank
 from retain.errors import Conflict, NotFound
 from tests import crash
@@ -232,20 +231,6 @@ def test_only_the_newest_versions_are_kept(bank_app: App) -> None:
     for number in range(1, 8):
         bank.change("x", lambda _, text=str(number): text.encode())  # type: ignore[misc]
     assert kept_texts(bank_app, "x") == {5: "4", 6: "5", 7: "6"}
-
-
-def test_changes_of_metadata_do_not_push_a_text_out(bank_app: App) -> None:
-    bank = Bank(bank_app.location, max_versions=3)
-    put_all(bank_app, "x", "the first text", "the second text")
-    for number in range(8):
-        bank.change("x", lambda it, n=number: markdown.edit(it.data, {"priority": n}))  # type: ignore[misc]
-    assert sorted(kept_texts(bank_app, "x").values()) == [
-        "the first text",
-        *["the second text"] * 2,
-    ]
-    for number in range(3):
-        bank.change("x", lambda _, text=str(number): text.encode())  # type: ignore[misc]
-    assert list(kept_texts(bank_app, "x").values()) == ["the second text", "0", "1"]
 
 
 def test_no_versions_are_kept_when_none_are_wanted(bank_app: App, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from retain.app import App
 from retain.bank import markdown
-from retain.bank.memory_input import MemoryInput, admit, append_text, parse_text
+from retain.bank.markdown import MemoryInput, admit, append_text, parse_text
 from retain.errors import RetainError, UsageError
 from retain.memory import Memory
 

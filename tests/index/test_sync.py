@@ -607,7 +607,7 @@ def test_an_update_that_died_half_way_is_looked_at_again(root: Path, bank: Index
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        bank.update([str(path)], killed)
+        bank.update({str(path): None}, killed)
     path.unlink()  # by hand, before anyone has looked: the listing is the one on record again
     assert indexes.ids(bank, "albatross") == []
     indexes.agrees(bank)

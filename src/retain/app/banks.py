@@ -16,7 +16,7 @@ from retain.bank.bank import Bank
 from retain.bank.files import Directory, WriteTransaction, write_whole
 from retain.bank.history import History
 from retain.bank.listing import make_bank
-from retain.bank.memory_input import find_agent, find_author
+from retain.bank.markdown import find_agent, find_author
 from retain.config import Config, config_file, read_file, rules, set_key
 from retain.errors import Ambiguous, NotFound, RetainError, UsageError
 from retain.index.index import Index, Model

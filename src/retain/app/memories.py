@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from retain.bank import filters, index_md
 from retain.bank.bank import LockedMemory, changed_error, has_hash, restate_id
-from retain.bank.markdown import edit_file, parse_file
-from retain.bank.memory_input import (
+from retain.bank.markdown import (
     MemoryInput,
     ParsedText,
     admit,
     append_text,
     compose_merged,
     compose_new,
+    edit_file,
+    parse_file,
     parse_text,
     refuse_secret_names,
     replace_text,
@@ -154,13 +155,12 @@ def put(
     collection, name = _choose_address(banks, id, collection, memory_input.title, parsed)
     data = compose_new(memory_input, parsed, name, banks.author)
     data = _check_record(banks, Memory(name, collection, f"{name}.md", {}, ""), data)
-    with banks.bank.lock_name(collection, name) as slot:
-        if slot.taken and not is_new:
-            change = slot.open_taken(slot.taken)
+    with banks.bank.lock_name(collection, name) as change:
+        if not change.is_new and not is_new:
             new_text = _replace(change.memory, name, memory_input, parsed, bool(id or replace))
             written = change.write(_check_record(banks, change.memory, new_text), status="replaced")
         else:
-            written = slot.create(data)
+            written = change.create(data)
     return _finish(banks, written, f"put {written.memory.ref}", warnings + parsed.warnings)
 
 

@@ -165,8 +165,7 @@ def read_body(banks: Banks, hit: Hit) -> str:
     """The whole text of the memory that a hit is from; empty when it is gone by now."""
     for index in banks.indexes():
         if index.owns(hit):
-            with index.bank.reader() as reader:
-                read = reader.read(hit.collection, os.path.basename(hit.path))
+            read = index.bank.read_file(hit.collection, os.path.basename(hit.path))
             return read[0].body if read else ""
     return ""
 

@@ -26,8 +26,6 @@ from retain.errors import (
     LimitExceeded,
     NotFound,
     RetainError,
-    Unreadable,
-    Unsafe,
     UsageError,
 )
 from retain.locate import BankLocation
@@ -68,15 +66,12 @@ class Bank:
     ) -> Iterator[Memory]:
         """Every memory, by collection and id; what is passed over goes into `problems`."""
         problems = [] if problems is None else problems
-        files = self.files(collection, problems)
-        files.sort(key=lambda entry: (entry.collection, entry.id), reverse=reverse)
-        with self.reader() as reader:
-            for file in files:
-                path = os.path.join(self.root, file.collection, file.name)
-                with listing.note_problem(path, problems):
-                    read = reader.read(file.collection, file.name)
-                    if read:
-                        yield read[0]
+        for name, folder in self._folders(collection, problems, reverse=reverse):
+            entries = list(listing.list_entries(folder, name, self.kind, problems))
+            entries.sort(key=lambda entry: entry.id, reverse=reverse)
+            for entry in entries:
+                with listing.note_problem(os.path.join(folder.path, entry.name), problems):
+                    yield self.read(folder, entry)[0]
 
     def newest(self, collection: str) -> Iterator[Memory]:
         """The memories of one collection, what was written last first."""
@@ -116,13 +111,14 @@ class Bank:
         return {name: listing.list_stamps(folder) for name, folder in self._folders(None, [])}
 
     def _folders(
-        self, collection: str | None, problems: list[Problem]
+        self, collection: str | None, problems: list[Problem], *, reverse: bool = False
     ) -> Iterator[tuple[str, Directory]]:
         """Each collection and its open directory; one that cannot be read is a problem."""
         if not self.location.exists:  # a bank that nobody has written to yet
             return
         with self._open() as root:
-            for name in listing.list_collections(root, self.kind, problems):
+            names = listing.list_collections(root, self.kind, problems)
+            for name in reversed(names) if reverse else names:
                 if collection is None or key(name) == key(collection):
                     path = os.path.join(root.path, name)
                     with listing.note_problem(path, problems), root.child(name) as folder:
@@ -182,12 +178,22 @@ class Bank:
             return bool(listing.match_entries(root, self.kind, *split_ref(ref, collection)))
         return False
 
-    @contextlib.contextmanager
-    def reader(self) -> Iterator[FileReader]:
-        """The bank with its directories kept open, for reading many files one after the other."""
-        with contextlib.ExitStack() as opened:
-            root = opened.enter_context(self._open()) if self.location.exists else None
-            yield FileReader(self, root, opened)
+    def read_file(
+        self, collection: str, name: str, written: bytes | None = None
+    ) -> tuple[Memory, Stamp] | None:
+        """A memory by its file's name, with the stamp it had before it was read; None if gone.
+
+        What was just written there, if it is given, is not read again.
+        """
+        entry, gone = Entry(collection, name), (NotFound, FileNotFoundError)
+        if "/" in name or not name.endswith(SUFFIXES):
+            return None
+        with contextlib.suppress(*gone), self._open() as root, root.child(collection) as folder:
+            if written is None:
+                return self.read(folder, entry)
+            facts = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
+            return self.parse(folder.path, entry, written), Stamp.of(facts)
+        return None
 
     def trashed(self) -> list[Trashed]:
         """What can be brought back, newest first."""
@@ -197,16 +203,20 @@ class Bank:
             return trash.list_trash(root)
 
     def find_trashed(self, ref: str, collection: str | None = None) -> Trashed | None:
-        """The newest deleted memory that a reference names."""
-        if not self.location.exists:
-            return None
-        with self._open() as root:
-            return trash.find_trashed(root, ref, collection)
+        """The newest deleted memory that a reference names, or that very entry of the trash."""
+        named, slash, tail = ref.rpartition("/")
+        collection = named if slash else collection
+        for entry in self.trashed():
+            is_there = collection is None or key(entry.collection) == key(collection)
+            if is_there and (tail == entry.name or key(tail) == key(entry.id)):
+                return entry
+        return None
 
     def read_trashed(self, entry: Trashed) -> Memory:
         """Return a deleted memory as it was."""
         with Directory.open(self.root) as root, root.descend(TRASH, entry.collection) as folder:
-            return self.read(folder, Entry(entry.id, entry.collection, entry.name))[0]
+            memory, _ = self.read(folder, Entry(entry.collection, entry.name))
+            return memory._replace(id=entry.id)
 
     def versions(self, memory: Memory) -> list[history.Numbered]:
         """The numbered versions of a memory, oldest first."""
@@ -232,8 +242,9 @@ class Bank:
         for version in self.versions(memory):
             data = self.read_version(memory, version.number)
             if data is not None:
-                entry = Entry(memory.id, memory.collection, version.name)
-                yield self.parse(os.path.dirname(memory.path), entry, data)
+                entry = Entry(memory.collection, version.name)
+                parsed = self.parse(os.path.dirname(memory.path), entry, data)
+                yield parsed._replace(id=memory.id)
 
     def read(self, folder: Directory, entry: Entry) -> tuple[Memory, Stamp]:
         """A memory, and the stamp its file had just before it was read."""
@@ -256,28 +267,29 @@ class Bank:
             locked(root),
             self._find(root, ref, collection) as (folder, memory),
             WriteTransaction.open(root, memory.path) as transaction,
-            _name_unreadable(memory.path),
         ):
             yield LockedMemory(self, transaction, folder, memory)
 
     @contextlib.contextmanager
-    def lock_name(self, collection: str, name: str, suffix: str = ".md") -> Iterator[Slot]:
-        """A name for a memory, free or taken, while nobody else may write."""
+    def lock_name(self, collection: str, name: str, suffix: str = ".md") -> Iterator[LockedMemory]:
+        """The memory that has a name in any spelling, or a new one, while nobody else may write."""
         collection, name = self.check_collection(collection), check_id(name)
-        file = name + suffix
         with (
-            self.transaction(os.path.join(collection, file)) as transaction,
+            self.transaction(os.path.join(collection, name + suffix)) as transaction,
             self.folder(transaction.root, collection) as (spelt, folder),
         ):
-            listing.refuse_reserved(self.kind, spelt, file)
-            taken = listing.match_entry(folder, spelt, self.kind, name)
-            with _name_unreadable(os.path.join(folder.path, taken.name if taken else file)):
-                yield Slot(self, transaction, folder, Entry(name, spelt, file), taken)
+            listing.refuse_reserved(self.kind, spelt, name + suffix)
+            if taken := listing.match_entry(folder, spelt, self.kind, name):
+                memory = self.read(folder, taken)[0]
+                yield LockedMemory(self, transaction, folder, memory)
+            else:
+                memory = self.parse(folder.path, Entry(spelt, name + suffix), b"")
+                yield LockedMemory(self, transaction, folder, memory, is_new=True)
 
     def create(self, collection: str, name: str, data: bytes, *, suffix: str = ".md") -> Written:
         """Store a new memory; a name already taken, in any spelling, is a Conflict."""
-        with self.lock_name(collection, name, suffix) as slot:
-            return slot.create(data)
+        with self.lock_name(collection, name, suffix) as locked_name:
+            return locked_name.create(data)
 
     def change(
         self,
@@ -311,7 +323,7 @@ class Bank:
             if expected is None:
                 transaction.create(transaction.root, name, data)
             else:
-                self.replace(transaction, transaction.root, Entry("", "", name), data, expected)
+                self.replace(transaction, transaction.root, Entry("", name), data, expected)
 
     def replace(
         self,
@@ -326,7 +338,7 @@ class Bank:
         if not self.max_versions:
             transaction.replace(folder, entry.name, data, expected)
             return ""
-        with versions_dir(transaction.root, entry.collection, entry.name, create=True) as kept:
+        with versions_dir(transaction.root, entry.collection, entry.id, create=True) as kept:
             label = history.next_label(kept, entry.name)
             transaction.replace(folder, entry.name, data, expected, kept, label)
             history.prune_versions(transaction, kept, self.max_versions)
@@ -358,20 +370,17 @@ class Bank:
             for memory, data in changed:
                 self.check_size(data)
                 name = os.path.basename(memory.path)
-                with versions_dir(root, memory.collection, name, create=True) as kept:
-                    label = history.next_label(kept, name)
+                with versions_dir(root, memory.collection, memory.id, create=True) as versions:
+                    label = history.next_label(versions, name)
                 files.append(FileWrite(memory.collection, name, data, memory.data, label))
             transaction.place_all(files)
             for memory, _ in changed:
-                with versions_dir(root, memory.collection, memory.id) as kept:
-                    history.prune_versions(transaction, kept, self.max_versions)
+                with versions_dir(root, memory.collection, memory.id) as versions:
+                    history.prune_versions(transaction, versions, self.max_versions)
+        root_path = os.path.join(self.root, "")
         return [
-            self.parse(
-                os.path.join(self.root, file.collection).rstrip("/"),
-                Entry(os.path.splitext(file.name)[0], file.collection, file.name),
-                file.data,
-            )
-            for file in files
+            self.parse(f"{root_path}{c}".rstrip("/"), Entry(c, name), data)
+            for c, name, data, *_ in files
         ]
 
     def merge(
@@ -383,13 +392,13 @@ class Bank:
         that was changed since it was read is a Conflict.
         """
         with (
-            self.lock_name(collection, name) as slot,
+            self.lock_name(collection, name) as target,
             contextlib.ExitStack() as opened,
             contextlib.ExitStack() as undo,
         ):
-            transaction = slot.transaction
-            after = slot.create(data).memory
-            undo.callback(transaction.remove, slot.folder, slot.entry.name)
+            transaction = target.transaction
+            after = target.create(data).memory
+            undo.callback(transaction.remove, target.folder, os.path.basename(after.path))
             trashed = []
             for memory in sources:
                 file = os.path.basename(memory.path)
@@ -422,20 +431,18 @@ class Bank:
             )
         suffix = os.path.splitext(thrown.name)[1]
         suffix = suffix if suffix in SUFFIXES else ".md"
-        with (
-            self.lock_name(thrown.collection, to_id or thrown.id, suffix) as slot,
-            contextlib.ExitStack() as undo,
-        ):
-            if slot.taken:
+        with self.lock_name(thrown.collection, to_id or thrown.id, suffix) as target:
+            new = target.memory
+            if not target.is_new:
                 command = f"`retain restore --trash {thrown.name} --id NEW`"
-                hint = f"Bring it back under another id: {command}."
-                raise taken_error(os.path.join(slot.folder.path, slot.taken.name), hint)
-            place = (slot.transaction, thrown, slot.folder, slot.entry.name)
-            trash.take_back(*place)
-            undo.callback(trash.put_back, *place)
-            written = slot.open_taken(slot.entry).restate("restored")
-            undo.pop_all()
-            return written
+                raise taken_error(new.path, f"Bring it back under another id: {command}.")
+            written = target.create(restate_id(self.read_trashed(thrown)._replace(id=new.id)))
+            try:
+                trash.discard(target.transaction, thrown)
+            except OSError:
+                target.transaction.remove(target.folder, os.path.basename(new.path))
+                raise
+            return written._replace(status="restored")
 
     def put_aside(self, memory: Memory, text: str) -> Trashed:
         """Keep in the trash what someone meant to make of a memory, as JSON."""
@@ -510,65 +517,49 @@ class Bank:
             )
 
 
-class FileReader:
-    """A bank whose directories are opened once."""
-
-    def __init__(self, bank: Bank, root: Directory | None, opened: contextlib.ExitStack) -> None:
-        self.root = bank.root
-        self._bank, self._root, self._opened = bank, root, opened
-        self._folders: dict[str, Directory | None] = {}
-
-    def read(self, collection: str, name: str) -> tuple[Memory, Stamp] | None:
-        """A memory by its file's name, with the stamp it had before it was read; None if gone."""
-        if "/" in name or not name.endswith(SUFFIXES):
-            return None
-        if collection not in self._folders:
-            self._folders[collection] = None
-            with contextlib.suppress(NotFound, Unsafe):
-                if self._root:
-                    child = self._root.child(collection)
-                    self._folders[collection] = self._opened.enter_context(child)
-        folder = self._folders[collection]
-        with contextlib.suppress(NotFound):
-            if folder:
-                return self._bank.read(folder, Entry(name.rpartition(".")[0], collection, name))
-        return None
-
-
 class LockedMemory(NamedTuple):
-    """A memory as it is on disk, with the right to change it."""
+    """A memory as it is on disk, or a name that is free, with the right to write there."""
 
     bank: Bank
     transaction: WriteTransaction
     folder: Directory
-    memory: Memory
+    memory: Memory  # of a new one only its name
+    is_new: bool = False
 
     @property
     def _entry(self) -> Entry:
-        return Entry(self.memory.id, self.memory.collection, os.path.basename(self.memory.path))
+        return Entry(self.memory.collection, os.path.basename(self.memory.path))
 
-    def reread(self) -> LockedMemory:
-        """The memory as it is now, after somebody without the lock has changed it."""
-        return self._replace(memory=self.bank.read(self.folder, self._entry)[0])
+    def create(self, data: bytes) -> Written:
+        """Store a new memory under the name, or refuse with a Conflict."""
+        bank, entry = self.bank, self._entry
+        if not self.is_new:
+            raise taken_error(self.memory.path)
+        bank.check_size(data)
+        self.transaction.create(self.folder, entry.name, data)
+        memory = bank.parse(self.folder.path, entry, data)
+        others = [
+            other.collection or "the bank's root"
+            for other in listing.match_entries(self.transaction.root, bank.kind, None, entry.id)
+            if other.collection != entry.collection
+        ]
+        if not others:
+            return Written(memory, "created")
+        warning = f"the id {memory.id!r} is also in {', '.join(others)}; "
+        warning += f"call this one {memory.address}"
+        return Written(memory, "created", warnings=(warning,))
 
-    def write(
-        self, data: bytes, *, expect: str = "", status: str = "updated", keep_lost: bool = True
-    ) -> Written:
+    def write(self, data: bytes, *, expect: str = "", status: str = "updated") -> Written:
         """Give the memory a new text; a Conflict if it is not the one that was read.
 
-        The old text becomes a version. A text that comes second is kept in the trash, unless its
-        writer tries again.
+        The old text becomes a version. A text that comes second is kept in the trash.
         """
         before, entry = self.memory, self._entry
         if has_hash(before, expect):
             if data == before.data:
                 return Written(before, "unchanged")
-            try:
+            with contextlib.suppress(Conflict):
                 kept = self.bank.replace(self.transaction, self.folder, entry, data, before.data)
-            except Conflict:
-                if not keep_lost:
-                    raise
-            else:
                 return Written(self.bank.parse(self.folder.path, entry, data), status, kept)
         aside = trash.put_aside(self.transaction, entry.name, entry.collection, data)
         raise Conflict(
@@ -582,7 +573,7 @@ class LockedMemory(NamedTuple):
         """Move the memory to the trash."""
         if not has_hash(self.memory, expect):
             raise changed_error(self.memory, "deleted")
-        _, collection, name = self._entry
+        collection, name = self._entry
         return trash.throw_away(self.transaction, self.folder, name, collection, self.memory.data)
 
     def move(self, to_collection: str | None = None, to_id: str = "") -> Written:
@@ -593,11 +584,11 @@ class LockedMemory(NamedTuple):
         if to_collection is not None:
             target = bank.check_collection(to_collection)
         with bank.folder(transaction.root, target) as (spelt, there):
-            entry = Entry(new, spelt, new + os.path.splitext(old.name)[1])
-            if entry[1:] == old[1:]:
+            entry = Entry(spelt, new + os.path.splitext(old.name)[1])
+            if entry == old:
                 return Written(self.memory, "unchanged")
             taken = listing.match_entry(there, spelt, bank.kind, new)
-            if taken and taken[1:] != old[1:]:
+            if taken and taken != old:
                 raise taken_error(os.path.join(there.path, taken.name))
             listing.refuse_reserved(bank.kind, spelt, f"{new}.md")
             places = ((old.collection, old.id), (spelt, new))
@@ -624,41 +615,6 @@ class LockedMemory(NamedTuple):
         return written._replace(status=status)
 
 
-class Slot(NamedTuple):
-    """The name that a memory is to have: free, or taken by another."""
-
-    bank: Bank
-    transaction: WriteTransaction
-    folder: Directory
-    entry: Entry
-    taken: Entry | None
-
-    def create(self, data: bytes) -> Written:
-        """Store a new memory under the name, or refuse with a Conflict."""
-        if self.taken:
-            raise taken_error(os.path.join(self.folder.path, self.taken.name))
-        self.bank.check_size(data)
-        self.transaction.create(self.folder, self.entry.name, data)
-        memory = self.bank.parse(self.folder.path, self.entry, data)
-        others = [
-            entry.collection or "the bank's root"
-            for entry in listing.match_entries(
-                self.transaction.root, self.bank.kind, None, memory.id
-            )
-            if entry.collection != memory.collection
-        ]
-        if not others:
-            return Written(memory, "created")
-        warning = f"the id {memory.id!r} is also in {', '.join(others)}; "
-        warning += f"call this one {memory.address}"
-        return Written(memory, "created", warnings=(warning,))
-
-    def open_taken(self, entry: Entry) -> LockedMemory:
-        """The memory that has the name already."""
-        memory, _ = self.bank.read(self.folder, entry)
-        return LockedMemory(self.bank, self.transaction, self.folder, memory)
-
-
 def has_hash(memory: Memory, expect: str) -> bool:
     """Whether a memory has the hash, or the beginning of it, that somebody has read."""
     wanted = expect.removeprefix("sha256:").lower()
@@ -678,13 +634,3 @@ def changed_error(memory: Memory, what: str) -> Conflict:
         unchanged=f"It was not {what}.",
         hint=f"Read it again with `retain get {memory.ref}`.",
     )
-
-
-@contextlib.contextmanager
-def _name_unreadable(path: str) -> Iterator[None]:
-    """Say of which file it is that something could not be read."""
-    try:
-        yield
-    except Unreadable as error:
-        message = f"{path}: {error.message}"
-        raise Unreadable(message, unchanged=error.unchanged, hint=error.hint) from error

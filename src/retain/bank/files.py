@@ -241,9 +241,8 @@ _Journal = Sequence[tuple[str, str, str, str]]  # collection, name, digest and v
 
 
 def versions_dir(root: Directory, collection: str, name: str, *, create: bool = False) -> Directory:
-    """The directory of a memory's earlier texts; `name` may be its id or its file."""
-    stem = os.path.splitext(name)[0] if name.endswith((".md", ".json")) else name
-    return root.descend(VERSIONS, collection, stem, create=create)
+    """The directory of a memory's earlier texts; `name` is its id."""
+    return root.descend(VERSIONS, collection, name, create=create)
 
 
 class WriteTransaction:
@@ -353,7 +352,9 @@ class WriteTransaction:
                     if expected is None:
                         self.create(folder, name, data)
                     else:
-                        with versions_dir(self.root, collection, name, create=True) as versions:
+                        with versions_dir(
+                            self.root, collection, _stem(name), create=True
+                        ) as versions:
                             self.replace(folder, name, data, expected, versions, label)
                 placed += 1
             self.remove(self._drafts, JOURNAL)
@@ -371,7 +372,7 @@ class WriteTransaction:
                 if _digest(data) != digest:
                     continue
                 if label:
-                    with versions_dir(self.root, collection, name) as versions:
+                    with versions_dir(self.root, collection, _stem(name)) as versions:
                         self.replace(folder, name, versions.read(label, _ANY_SIZE), data)
                         self.remove(versions, label)
                 else:  # a draft again, which is kept in the trash: the journal may be a stranger's
@@ -478,6 +479,10 @@ def _digest(data: bytes) -> str:
     import hashlib  # loads OpenSSL, which a hook does not need
 
     return hashlib.sha256(data).hexdigest()
+
+
+def _stem(name: str) -> str:
+    return os.path.splitext(name)[0]
 
 
 def _unique() -> str:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from retain.bank.git import Outcome, Repository
 
 CURRENT: Final = "current"
-_READABLE: Final = 1 << 26
 _FILE: Final = re.compile(r"v([0-9]{1,18})_([0-9]{4}-[0-9]{2}-[0-9]{2}T)([0-9-]{8}Z)\.(?:md|json)")
 _NUMBER: Final = re.compile(r"v?([0-9]{1,6})")
 
@@ -57,25 +56,12 @@ def _next_number(folder: Directory) -> int:
 
 
 def prune_versions(transaction: WriteTransaction, folder: Directory, limit: int) -> None:
-    """Remove versions beyond the limit: first those whose text a later one has, then the oldest."""
+    """Remove the oldest versions beyond the limit."""
     # A disk that refuses this has not refused the write; the next one tries again.
     with contextlib.suppress(OSError, RetainError):
         versions = list_versions(folder)
-        excess = len(versions) - limit
-        if excess > 0:
-            # Ten changes of tags must not push the only text out.
-            bodies = [
-                parse_file(version.name, folder.read(version.name, _READABLE)).body
-                for version in versions
-            ]
-            repeated = [
-                version
-                for version, body, later in zip(versions, bodies, bodies[1:], strict=False)
-                if body == later
-            ]
-            rest = [version for version in versions if version not in repeated]
-            for version in (repeated + rest)[:excess]:
-                transaction.remove(folder, version.name)
+        for version in versions[: max(0, len(versions) - limit)]:
+            transaction.remove(folder, version.name)
 
 
 def move_versions(

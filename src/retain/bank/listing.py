@@ -22,11 +22,14 @@ _AGES: Final = 1 << 63  # nanoseconds that a stamp has room for: until the year 
 
 
 class Entry(NamedTuple):
-    """Where one memory stands: its id, its collection and its file's name."""
+    """Where one memory stands: its collection and its file's name."""
 
-    id: str
     collection: str
     name: str
+
+    @property
+    def id(self) -> str:
+        return self.name.rpartition(".")[0]
 
 
 class Stamp(NamedTuple):
@@ -93,10 +96,10 @@ def list_entries(
     for item in folder.entries():
         fault = _find_fault(item, collection, kind)
         if fault == "":
-            stem = item.name.rpartition(".")[0]
-            twin = seen.setdefault(key(stem), item.name)
+            entry = Entry(collection, item.name)
+            twin = seen.setdefault(key(entry.id), item.name)
             if twin == item.name:
-                yield Entry(stem, collection, item.name)
+                yield entry
                 continue
             fault = f"the same name as {twin}, as other systems see it"
         if fault:
@@ -143,7 +146,7 @@ def match_entry(folder: Directory, collection: str, kind: Kind, wanted: str) -> 
     for suffix in SUFFIXES:
         name = wanted + suffix
         if folder.has(name) and (collection or not kind.keeps(name)):
-            return Entry(wanted, collection, name)
+            return Entry(collection, name)
     for entry in list_entries(folder, collection, kind, []):
         if key(entry.id) == key(wanted):
             return entry
@@ -153,18 +156,12 @@ def match_entry(folder: Directory, collection: str, kind: Kind, wanted: str) -> 
 def match_entries(root: Directory, kind: Kind, collection: str | None, wanted: str) -> list[Entry]:
     """The memories of that name, in one collection or in all of them."""
     matches: list[Entry] = []
-    refused: RetainError | None = None
     for name in list_collections(root, kind, []):
         if collection is None or key(name) == key(collection):
-            try:
-                with root.child(name) as folder:
-                    entry = match_entry(folder, name, kind, wanted)
-            except RetainError as error:
-                refused = error  # it must not hide the others
-            else:
-                matches += [entry] if entry else []
-    if refused and not matches:
-        raise refused
+            # One that cannot be read must not hide the others.
+            with contextlib.suppress(RetainError), root.child(name) as folder:
+                if entry := match_entry(folder, name, kind, wanted):
+                    matches.append(entry)
     return matches
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from retain.bank.files import TRASH, Directory, WriteTransaction, changed_meanwhile
 from retain.errors import NotFound, Unsafe
-from retain.memory import Trashed, key
+from retain.memory import Trashed
 
 CHATS: Final = ".sessions"  # where deleted chats lie in it; no collection can be called so
 CONFLICT: Final = ".conflict"  # how the id of a text ends that lost a race
@@ -50,12 +50,6 @@ def take_back(transaction: WriteTransaction, entry: Trashed, folder: Directory, 
         transaction.move(trash, entry.name, folder, name)
 
 
-def put_back(transaction: WriteTransaction, entry: Trashed, folder: Directory, name: str) -> None:
-    """Return a file that was taken back to its place in the trash."""
-    with transaction.root.descend(TRASH, entry.collection) as trash:
-        transaction.move(folder, name, trash, entry.name)
-
-
 def discard(transaction: WriteTransaction, entry: Trashed) -> None:
     """Destroy a trashed file for good."""
     with transaction.root.descend(TRASH, entry.collection) as trash:
@@ -81,18 +75,6 @@ def list_trash(root: Directory) -> list[Trashed]:
 def _age(entry: Trashed) -> tuple[str, int, str]:
     match = _NAME.fullmatch(entry.name)
     return entry.deleted_at, int(match[3] or 1) if match else 1, entry.name
-
-
-def find_trashed(root: Directory, wanted: str, collection: str | None) -> Trashed | None:
-    """The newest entry of that id, or that very entry."""
-    named, slash, tail = wanted.rpartition("/")
-    collection = named if slash else collection
-    for entry in list_trash(root):
-        if collection is not None and key(entry.collection) != key(collection):
-            continue
-        if tail == entry.name or key(tail) == key(entry.id):
-            return entry
-    return None
 
 
 def _free_name(trash: Directory, name: str) -> str:

@@ -67,9 +67,8 @@ def _find_problem(path: str, place: BankLocation, config: Config) -> str:
     try:
         bank = Bank(place, max_bytes=config.number("memory.max_bytes"))
         collection = os.path.dirname(os.path.relpath(path, place.root))
-        with bank.reader() as reader:
-            if read := reader.read(collection, name):
-                _check(read[0], place, config)
+        if read := bank.read_file(collection, name):
+            _check(read[0], place, config)
     except (RetainError, OSError) as error:
         return f"Schema validation failed: {escape_markup(' '.join(str(error).split())[:500])}."
     return ""

@@ -215,11 +215,14 @@ class Index:
             self._take_known_vectors()
         return changes
 
-    def update(self, paths: Iterable[str], progress: Progress | None = None) -> None:
-        """Take in files that were just written or removed."""
+    def update(self, changes: Mapping[str, bytes | None], progress: Progress | None = None) -> None:
+        """Take in files that were just written, by path, or removed (None)."""
         from retain.index.sync import Sync
 
-        files = [os.path.split(os.path.relpath(path, self.bank.root)) for path in paths]
+        files = {
+            os.path.split(os.path.relpath(path, self.bank.root)): data
+            for path, data in changes.items()
+        }
         self._mend(lambda: Sync(self, progress).update(files), is_sync=True)
         self._take_known_vectors()
 

@@ -13,7 +13,7 @@ import sqlite3
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.bank.listing import Listing
@@ -23,7 +23,6 @@ from retain.index.database import fact, set_fact
 from retain.memory import Problem
 
 if TYPE_CHECKING:
-    from retain.bank.bank import FileReader
     from retain.index.index import Index
     from retain.text.links import Link
 
@@ -57,13 +56,17 @@ class Sync:
     def __init__(self, index: Index, progress: Progress | None = None) -> None:
         self._bank, self._database, self._progress = index.bank, index.database, progress
         self._project = index.project  # whose files are linked to, as it is during this pass
+        self._written: Mapping[File, bytes | None] = {}
         self._is_just_written = False  # linked files are as they are now, not as they were
         self._problems: list[Problem] = []
 
-    def update(self, files: Iterable[File]) -> None:
-        """Take in single files that were just written or removed."""
-        self._is_just_written = True
-        self._apply(list(dict.fromkeys(files)))
+    def update(self, files: Mapping[File, bytes | None]) -> None:
+        """Take in files with what was just written to them; None for one to look at.
+
+        They are not read again: who may have written since is seen at the next look.
+        """
+        self._is_just_written, self._written = True, files
+        self._apply(list(files))
 
     def reconcile(self, *, force: bool = False) -> Changes:
         """Compare all listings; next to free when nothing changed."""
@@ -156,11 +159,11 @@ class Sync:
         counts: Counter[str] = Counter()
         done = 0
         while done < len(todo):
-            with self._database.writing() as connection, self._bank.reader() as reader:
+            with self._database.writing() as connection:
                 end = time.monotonic() + _TURN_SECONDS
                 while done < len(todo) and time.monotonic() < end:
                     is_there = done >= len(gone)
-                    change = self._index_file(connection, reader if is_there else None, *todo[done])
+                    change = self._index_file(connection, *todo[done], is_there=is_there)
                     counts[change] += 1
                     done += 1
             if self._progress:
@@ -174,13 +177,13 @@ class Sync:
         return counts
 
     def _index_file(
-        self, connection: sqlite3.Connection, reader: FileReader | None, collection: str, name: str
+        self, connection: sqlite3.Connection, collection: str, name: str, *, is_there: bool
     ) -> str:
         """Bring one file up to date; whether it was added, changed or removed."""
         known = rows.find_known(connection, collection, name)
-        read = None
+        read, written = None, self._written.get((collection, name))
         try:
-            read = reader.read(collection, name) if reader else None
+            read = self._bank.read_file(collection, name, written) if is_there else None
         except RetainError as error:
             path = os.path.join(self._bank.root, collection, name)
             self._problems.append(Problem(path, error.message))
@@ -189,7 +192,7 @@ class Sync:
                 rows.delete_memory(connection, known.number)
             return "removed" if known else ""
         memory, stamp = read
-        is_settled = time.time_ns() - stamp.changed > _SETTLED_AFTER
+        is_settled = written is None and time.time_ns() - stamp.changed > _SETTLED_AFTER
         digest = hashlib.sha256(memory.data).digest()
         if known and known.hash == digest:
             rows.restamp(connection, known.number, stamp, is_settled=is_settled)

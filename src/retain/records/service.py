@@ -17,8 +17,7 @@ from typing import Any, Final, NamedTuple
 from retain.bank import index_md
 from retain.bank.bank import Bank
 from retain.bank.index_md import Line, clean_title
-from retain.bank.markdown import edit_file
-from retain.bank.memory_input import MemoryInput, admit
+from retain.bank.markdown import MemoryInput, admit, edit_file
 from retain.categories import Category, Rules
 from retain.errors import BadName, Conflict, RecordError, RetainError, Unreadable, UsageError
 from retain.memory import Memory, Written, key, now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.bank.memory_input import clean_tags
+from retain.bank.markdown import clean_tags
 from retain.memory import Memory
 from retain.web import answers, undoing
 from retain.web.office import Scope

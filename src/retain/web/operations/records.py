@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from retain.bank.memory_input import clean_tags
+from retain.bank.markdown import clean_tags
 from retain.web import answers, undoing
 from retain.web.operation import Call, Given, Name, Operation, named
 from retain.web.operations.given import ONE, Tags, Text
