@@ -91,14 +91,6 @@ def test_it_makes_what_changed_searchable_before_anyone_asks(bank: str) -> None:
         assert end(child, signal.SIGTERM) == (0, "")
 
 
-@pytest.mark.parametrize("idle", ["", "0s", "-1m", "30", "soon", "1.5h", "1h30m"])
-def test_a_time_that_is_none_is_refused(idle: str, bank: str) -> None:
-    ran = call("serve", f"--idle={idle}")
-    assert ran.code == 2
-    assert "90s, 30m or 8h" in ran.err
-    assert call("serve", "--idle", "1s", "--no-idle").code == 2
-
-
 def test_without_a_bank_there_is_nothing_to_serve(home: Path) -> None:
     assert call("serve", "--global").code == 3
     assert not (home / ".retain").exists()

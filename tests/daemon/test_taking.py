@@ -90,25 +90,6 @@ def test_a_socket_that_was_removed_is_made_anew(bank: str) -> None:
     assert left(bank) == []
 
 
-def test_who_lost_its_place_does_not_remove_what_another_has_put_there(bank: str) -> None:
-    first, second = (Server(App(bank=bank, stays=True), threading.RLock()) for _ in range(2))
-    assert first.take()
-    shutil.rmtree(os.path.dirname(client.socket_path(bank)))
-    assert second.take()
-    first.stop()
-    assert left(bank) == [".sock"]
-    second.stop()
-    assert left(bank) == []
-
-
-def test_a_bank_that_is_made_later_is_listened_for_from_then_on(short: Path) -> None:
-    bank = short / "later"
-    with host(str(bank)) as child:
-        done("init", "--bank", str(bank))
-        assert soon(lambda: holder(str(bank)) == child.pid)
-        assert end(child) == (0, "")
-
-
 @pytest.mark.parametrize("umask", [0, 0o777])
 def test_socket_and_lock_are_private_under_any_umask(umask: int, bank: str) -> None:
     with host(bank, umask) as child:
@@ -236,28 +217,6 @@ def test_guests_that_stall_are_dropped_and_keep_nobody_out(bank: str) -> None:
             assert one.recv(1) == b"", "it was dropped"
             one.close()
         assert holder(bank) == child.pid
-
-
-def test_one_that_trickles_is_dropped_as_well(bank: str) -> None:
-    with host(bank) as child:
-        assert soon(lambda: holder(bank) == child.pid)
-        with raw(bank) as slow:
-            slow.settimeout(0.2)
-            trickled = 0
-
-            def is_dropped() -> bool:
-                nonlocal trickled
-                trickled += 1
-                try:
-                    slow.sendall(b" ")
-                    return slow.recv(1) == b""
-                except TimeoutError:
-                    return False
-                except OSError:
-                    return True
-
-            assert soon(is_dropped)
-            assert trickled > 2
 
 
 def test_the_end_does_not_wait_for_a_guest_that_stalls(bank: str) -> None:

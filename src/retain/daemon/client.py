@@ -44,52 +44,27 @@ def socket_path(bank: str) -> str:
 
 def ask(bank: str, request: Mapping[str, object], timeout: float = 0.5) -> dict[str, Any] | None:
     """What a warm process of this version answers; None when nobody does, in time and in order."""
-    question = Question.send(bank, request, timeout)
-    return question.answer() if question else None
+    path = socket_path(bank)
+    if not (is_private(path, stat.S_IFSOCK) and is_private(os.path.dirname(path))):
+        return None
+    import socket
 
-
-class Question:
-    """A question on its way to a warm process, with time for something else meanwhile."""
-
-    def __init__(self, connection: socket.socket, end: float) -> None:
-        self._connection, self._end = connection, end
-
-    @classmethod
-    def send(
-        cls, bank: str, request: Mapping[str, object], timeout: float = 0.5
-    ) -> Question | None:
-        """Send a question; None if nobody listens."""
-        path = socket_path(bank)
-        if not (is_private(path, stat.S_IFSOCK) and is_private(os.path.dirname(path))):
-            return None
-        import socket
-
-        stated = {"version": __version__, "bank": os.path.realpath(bank), **request}
-        end = time.monotonic() + timeout
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
+    end = time.monotonic() + timeout
+    stated = {"version": __version__, "bank": os.path.realpath(bank), **request}
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(timeout)
             connection.connect(path)
-            if peer_uid(connection) == os.geteuid():
-                connection.sendall(json.dumps(stated).encode() + b"\n")
-                return cls(connection, end)
-        except (OSError, ValueError):
-            pass
-        connection.close()
+            if peer_uid(connection) != os.geteuid():
+                return None
+            connection.sendall(json.dumps(stated).encode() + b"\n")
+            answer = json.loads(receive_line(connection, end))
+    except (OSError, ValueError, RecursionError):
         return None
-
-    def answer(self) -> dict[str, Any] | None:
-        """Wait for the answer; None if there is none, in time and in order."""
-        try:
-            answer = json.loads(receive_line(self._connection, self._end))
-        except (OSError, ValueError, RecursionError):
-            return None
-        finally:
-            self._connection.close()
-        if not isinstance(answer, dict):
-            return None
-        error = answer.get("error")
-        return None if isinstance(error, dict) and error.get("code") == REFUSED else answer
+    if not isinstance(answer, dict):
+        return None
+    error = answer.get("error")
+    return None if isinstance(error, dict) and error.get("code") == REFUSED else answer
 
 
 def is_private(path: str, kind: int = stat.S_IFDIR) -> bool:
@@ -116,18 +91,11 @@ def peer_uid(connection: socket.socket) -> int:
 
 def receive_line(connection: socket.socket, end: float) -> bytes:
     """One line, whole by a time of the monotonic clock; an OSError where there is none."""
-    data = bytearray()
-    while True:
-        left = end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        connection.settimeout(left)
+    data = b""
+    while b"\n" not in data:
+        connection.settimeout(max(end - time.monotonic(), 0.001))
         part = connection.recv(65536)
         data += part
-        line, newline, _ = data.partition(b"\n") if b"\n" in part else (data, b"", b"")
-        if len(line) > MAX_BYTES:
-            raise ConnectionError(f"more than {MAX_BYTES:,} bytes")
-        if newline:
-            return bytes(line)
-        if not part:
-            raise ConnectionError("it ends before its line does")
+        if not part or len(data) > MAX_BYTES or time.monotonic() > end:
+            raise ConnectionError("no whole line in time, or one without end")
+    return data.partition(b"\n")[0]

@@ -24,6 +24,7 @@ from retain import __version__
 from retain.daemon import client
 from retain.errors import NotFound, RetainError, Unsafe, UsageError
 from retain.index.embed import BUNDLED, Embedder, embedder
+from retain.locate import make_private_directory
 from retain.search.request import SearchRequest
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ _MAX_TEXTS: Final = 64
 _POLL_SECONDS: Final = 2.0  # how soon one takes over, and notices that its socket is gone
 _SETTLING_SECONDS: Final = 1.0  # for which a process that was just started has better things to do
 _PATIENCE_SECONDS: Final = 2.0  # with someone who does not send, or does not read, a whole line
-_REFUSED_SECONDS: Final = 0.1  # between two tries to take a connection
 _TURN_SECONDS: Final = 0.2  # how soon someone who waits for the index notices the end
 
 
@@ -72,8 +72,9 @@ class Server:
 
     def warm_up(self) -> None:
         """Load the model, if the one that others ask for is in use here."""
-        if (model := self.model) is not None:
-            model.query("")
+        with contextlib.suppress(RetainError):  # the next search says so
+            if (model := self.model) is not None:
+                model.query("")
 
     def start(self) -> None:
         """Listen in the background, now or when the process that does so ends; return at once."""
@@ -101,9 +102,7 @@ class Server:
             raise NotFound(f"there is no bank at {root} yet")
         path = client.socket_path(root)
         directory = os.path.dirname(path)
-        if not os.path.lexists(directory):
-            os.makedirs(directory, mode=0o700, exist_ok=True)
-            os.chmod(directory, 0o700)  # a umask may have taken bits away
+        make_private_directory(directory)
         if not client.is_private(directory):
             raise Unsafe(
                 f"{directory} is not a directory of yours alone; nobody listens there",
@@ -136,7 +135,7 @@ class Server:
                 self._ended.wait(_POLL_SECONDS)
                 continue
             # The model is loaded while nobody waits for it, in the process that others will ask.
-            loading = threading.Timer(_SETTLING_SECONDS, self._load_model)
+            loading = threading.Timer(_SETTLING_SECONDS, self.warm_up)
             loading.daemon = True
             loading.start()
             while not self._ended.is_set() and self._listener.is_in_place():
@@ -144,10 +143,6 @@ class Server:
             loading.cancel()
             if not self._ended.is_set():  # somebody has removed the socket
                 self._release()
-
-    def _load_model(self) -> None:
-        with contextlib.suppress(RetainError):  # the next search says so
-            self.warm_up()
 
     # Answers
 
@@ -192,11 +187,8 @@ class Server:
 
     def _embed(self, request: Mapping[str, Any]) -> Mapping[str, object]:
         texts = request.get("texts")
-        if not (
-            isinstance(texts, list)
-            and 0 < len(texts) <= _MAX_TEXTS
-            and all(isinstance(text, str) for text in texts)
-        ):
+        is_list = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+        if not texts or not is_list or len(texts) > _MAX_TEXTS:
             raise UsageError(f"texts is a list of up to {_MAX_TEXTS} texts")
         model = self.model
         if model is None or request.get("model", model.name) != model.name:
@@ -235,13 +227,6 @@ class _Listener(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             return os.lstat(self.path).st_ino == self._inode
         except OSError:
             return False
-
-    def get_request(self) -> tuple[Any, Any]:
-        try:
-            return super().get_request()
-        except OSError:  # no file handle is left: some will be let go soon
-            time.sleep(_REFUSED_SECONDS)
-            raise
 
     def verify_request(self, request: Any, _: object) -> bool:
         return client.peer_uid(request) == os.geteuid()

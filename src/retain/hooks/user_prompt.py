@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from retain.daemon.client import Question
+from retain.daemon.client import ask
 from retain.hooks import Answer, Call
 
 # What comes next is loaded where it is needed: most prompts bring nothing, and a warm process
@@ -66,14 +66,13 @@ def choose(
 
 
 def _ask(call: Call, prompt: str) -> tuple[Mapping[str, Any], SessionState]:
-    """Search in a warm process or in this one, and load the state of the session meanwhile."""
+    """Search in a warm process or in this one, and load the state of the session."""
     place = call.banks[0][0]
     request = {"op": "search", "query": prompt, "limit": _MAX_HITS, "scope": place.scope}
-    question = Question.send(place.root, request, max(0.0, call.left - _KEPT_BACK))
+    found = ask(place.root, request, max(0.0, call.left - _KEPT_BACK))
     from retain.hooks.session_state import SessionState
 
     state = SessionState(place, call.text("session_id"), call.env)
-    found = question.answer() if question else None
     if found is None or not isinstance(found.get("hits"), list):
         found = _search(call, prompt)
     return found, state

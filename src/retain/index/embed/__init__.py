@@ -223,7 +223,8 @@ class WarmModel(Embedder):
             answer = client.ask(self._banks[0], request, _WARM_TIMEOUT) or {}
             with contextlib.suppress(KeyError, TypeError, ValueError):
                 data = b"".join(map(base64.b64decode, answer["vectors"]))
-                vectors = np.frombuffer(data, "<f4").astype(np.float32)
-                return vectors.reshape(len(texts), self.dimension)
+                vectors = np.frombuffer(data, "<f4").reshape(len(texts), self.dimension)
+                if answer["model"] == self.name:
+                    return vectors.astype(np.float32)
             self._banks = self._banks[1:]
         return None
