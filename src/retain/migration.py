@@ -21,10 +21,9 @@ from retain.bank import trash
 from retain.bank.files import Directory, WriteTransaction
 from retain.bank.markdown import parse_file
 from retain.errors import Conflict, ImportRefused, NotFound, RetainError, UsageError
-from retain.facts import view
-from retain.facts.carrying import COLLECTION
-from retain.facts.judging import same_key
-from retain.facts.keeping import TYPE, Facts
+from retain.facts import memory_md
+from retain.facts.compare import same_key
+from retain.facts.store import COLLECTION, TYPE, Facts
 from retain.memory import PROFILES, slug
 from retain.sessions import formats
 from retain.sessions.model import Chat, whole
@@ -258,7 +257,7 @@ def migrate(
         Copied(name, "facts" if (name, data) in lists else keeping.kept(name, data))
         for name, data in notes
     ]
-    lists += [one for one in clean if one[0] == view.NAME]
+    lists += [one for one in clean if one[0] == memory_md.NAME]
     told = _unique([*_listed_in(lists), *wanted.facts], is_bare)
     known = _known(bank)
     news = [one for key, one in told.items() if key not in known]
@@ -283,14 +282,14 @@ def migrate(
 def _listed_in(files: Sequence[tuple[str, bytes]]) -> Iterator[Told]:
     """The bullets of lists, by the rules by which the bank's own MEMORY.md is read."""
     for name, data in files:
-        for item in view.page(data.decode("utf-8", "surrogateescape")).items:
+        for item in memory_md.parse(data.decode("utf-8", "surrogateescape")).bullets:
             yield Told(item.text, _origin(name))
 
 
 def _is_list(data: bytes) -> bool:
     """Whether there are bullets in a file and nothing else, so that facts say all of it."""
-    page = view.page(data.decode("utf-8", "surrogateescape"))
-    listed = {line for item in page.items for line in range(item.first, item.end)}
+    page = memory_md.parse(data.decode("utf-8", "surrogateescape"))
+    listed = {line for item in page.bullets for line in range(item.first, item.end)}
     others = (line for number, line in enumerate(page.lines) if number not in listed)
     return bool(listed) and not any(line.strip() for line in others)
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.facts.carrying import Synced
-from retain.facts.keeping import Facts
+from retain.facts.store import Facts, Synced
 from tests.cli.door import call, done
 
 CHAT = {

@@ -8,8 +8,8 @@ import pytest
 
 from retain.app import App
 from retain.errors import Ambiguous, NotFound
-from retain.facts.carrying import Synced
 from retain.facts.known import Known, One
+from retain.facts.store import Synced
 
 
 class World:

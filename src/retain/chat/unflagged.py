@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from retain.facts.view import fence_after
+from retain.facts.memory_md import fence_after
 from retain.talk.flagged import TAG, found
 
 _FLAG: Final = re.compile(rf" {{0,3}}(?:[-*+>] {{0,3}})?[*_]{{0,3}}{re.escape(TAG)}(?![(\[])")

@@ -9,15 +9,13 @@ write in one bank, which is done whole or not at all.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 from retain.app import App
 from retain.errors import Ambiguous, NotFound
-from retain.facts.carrying import COLLECTION, Synced
-from retain.facts.judging import KNOWN, REPLACES, same_key
-from retain.facts.keeping import Added, Facts
+from retain.facts.compare import KNOWN, REPLACES, same_key
+from retain.facts.store import Added, Facts, Synced
 from retain.locate import from_home, project_of
 from retain.memory import GLOBAL
 
@@ -78,7 +76,7 @@ class Known:
         first, *rest = self._homes
         if not rest:
             return first, [], False
-        verdicts = [(home, *home.facts.weighed(text, replaces)) for home in self._homes]
+        verdicts = [(home, *home.facts.weigh(text, replaces)) for home in self._homes]
         holders = [home for home, status, _ in verdicts if status == REPLACES]
         knowing = [home for home, status, _ in verdicts if status == KNOWN]
         chosen = next(iter((*holders, *knowing, first)))
@@ -98,7 +96,7 @@ class Known:
         found: dict[str, One] = {}
         for home in self._homes:
             for fact in home.facts.present():
-                refs = tuple(f"{home.prefix}{COLLECTION}/{it.id}" for it in (fact, *fact.twins))
+                refs = tuple(f"{home.prefix}{it.ref}" for it in (fact, *fact.twins))
                 one = found.setdefault(same_key(fact.text), One(fact.text, ()))
                 found[same_key(fact.text)] = one._replace(refs=(*one.refs, *refs))
         return [
@@ -139,7 +137,8 @@ class Known:
             for home, one in zip(self._homes, done, strict=True)
             for note in one.notes
         ]
-        return _added_up(done)._replace(notes=tuple(notes))
+        joined = [tuple(chain.from_iterable(refs)) for refs in zip(*done, strict=True)]
+        return Synced(*joined)._replace(notes=tuple(notes))
 
 
 def source_of(app: App, session: str, *, is_own: bool) -> str:
@@ -169,18 +168,3 @@ def _names(ref: str) -> tuple[str, ...]:
     """All that a memory may be called by."""
     bare = ref.removeprefix(GLOBAL)
     return ref, bare, bare.partition("/")[2]
-
-
-def _added_up(done: Sequence[Synced]) -> Synced:
-    def both(of: Callable[[Synced], tuple[str, ...]]) -> tuple[str, ...]:
-        return tuple(chain.from_iterable(map(of, done)))
-
-    return Synced(
-        both(lambda one: one.learned),
-        both(lambda one: one.changed),
-        both(lambda one: one.forgotten),
-        both(lambda one: one.listed),
-        sum(one.rewritten for one in done),
-        sum(one.unlisted for one in done),
-        both(lambda one: one.held),
-    )

@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from retain.errors import Conflict, NotFound, RetainError
-from retain.facts.carrying import COLLECTION, plain
-from retain.facts.keeping import TYPE
 from retain.facts.known import Known, source_of
+from retain.facts.store import COLLECTION, TYPE, plain
 from retain.memory import GLOBAL
 from retain.text.sanitize import flat
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from retain.errors import NotFound, RetainError
-from retain.facts.carrying import Synced
+from retain.facts.store import Synced
 from retain.talk.events import Ask, ToolResult, ToolUse, Usage
 from retain.talk.happenings import (
     Assembled,

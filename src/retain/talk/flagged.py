@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
-from retain.facts.judging import same_key
-from retain.facts.view import fence_after
+from retain.facts.compare import same_key
+from retain.facts.memory_md import fence_after
 
 TAG: Final = "[MEMORY]"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from retain.facts.carrying import Synced
+from retain.facts.store import Synced
 from retain.talk.events import Event, ToolResult, ToolUse
 from retain.talk.prompt import Prompt
 from retain.talk.retention import Saved

@@ -13,8 +13,8 @@ from retain.app import App
 from retain.bank.bank import Bank
 from retain.bank.files import Directory
 from retain.errors import NotFound, RetainError
-from retain.facts.carrying import Synced
 from retain.facts.known import Known
+from retain.facts.store import Synced
 from retain.memory import PROFILES
 
 

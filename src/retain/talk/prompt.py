@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.bank.files import Directory
 from retain.errors import NotFound, RetainError
-from retain.facts import view
-from retain.facts.judging import same_key
-from retain.facts.keeping import TYPE as FACT
+from retain.facts import memory_md
+from retain.facts.compare import same_key
+from retain.facts.store import TYPE as FACT
 from retain.memory import FAR_BEHIND
 from retain.search.brief import scoped
 from retain.talk import flagged, skills
@@ -299,7 +299,7 @@ def _profiles(around: _Surroundings) -> list[Part]:
 
 def _profile(one: profiles.Text, room: int, listed: frozenset[str]) -> Part:
     is_list = one.name == "MEMORY.md"
-    text = strip_invisible(view.without(one.text, listed) if is_list else one.text).strip()
+    text = strip_invisible(memory_md.without(one.text, listed) if is_list else one.text).strip()
     is_own = one.scope == "global"
     name = f"{one.name} ({one.scope})"
     part = Part(name, text, note=one.note, is_stable=not is_list, is_foreign=not is_own)
@@ -320,7 +320,7 @@ def _profile(one: profiles.Text, room: int, listed: frozenset[str]) -> Part:
 def _listed(profile: Sequence[Part]) -> frozenset[str]:
     """The facts that the model is shown in a MEMORY.md, as keys."""
     lists = (part.text for part in profile if part.name.startswith("MEMORY.md"))
-    return frozenset[str]().union(*map(view.shown, lists))
+    return frozenset[str]().union(*map(memory_md.list_keys, lists))
 
 
 def _memories(around: _Surroundings, question: str, listed: frozenset[str]) -> tuple[Part, int]:

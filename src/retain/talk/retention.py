@@ -10,9 +10,9 @@ from typing import Final, NamedTuple, Protocol
 
 from retain.app import App
 from retain.errors import RetainError
-from retain.facts.judging import same_key
-from retain.facts.keeping import Added
+from retain.facts.compare import same_key
 from retain.facts.known import Known
+from retain.facts.store import Added
 from retain.talk import flagged
 from retain.talk.told import Told
 from retain.text.tokens import words

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain.facts.judging import same_key
+from retain.facts.compare import same_key
 from retain.talk import flagged
 from retain.talk.events import ToolResult, ToolUse
 from retain.text.tokens import words

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.facts.judging import KNOWN, REPLACES, judged, same_key
+from retain.facts.compare import KNOWN, REPLACES, compare, same_key
 from retain.index.embed import MINILM
 
 OTHER = ""
@@ -169,31 +169,31 @@ def nobody(_text: str, _others: Sequence[str]) -> None:
 @pytest.mark.parametrize("pair", PAIRS, ids="; ".join)
 def test_facts_are_judged(pair: tuple[str, str]) -> None:
     known, new = pair
-    assert judged(new, [known], near).status == PAIRS[pair][0]
-    assert judged(new, [known], nobody).status == PAIRS[pair][-1]
+    assert compare(new, [known], near).status == PAIRS[pair][0]
+    assert compare(new, [known], nobody).status == PAIRS[pair][-1]
 
 
 @pytest.mark.parametrize("pair", PLAIN, ids="; ".join)
 def test_words_tell_what_changed(pair: tuple[str, str]) -> None:
     known, new = pair
-    assert judged(new, [known], nobody).status == PLAIN[pair]
+    assert compare(new, [known], nobody).status == PLAIN[pair]
 
 
 def test_a_known_fact_is_named_among_many() -> None:
     known = [old for old, _ in PAIRS]
-    verdict = judged("JR adores skiing", known, near)
+    verdict = compare("JR adores skiing", known, near)
     assert (verdict.status, known[verdict.numbers[0]]) == (KNOWN, "JR loves skiing")
 
 
 def test_all_facts_that_are_replaced_are_named() -> None:
     known = ["The build needs Node 18", "Kettles boil water", "The build needs Node 16"]
-    assert judged("The build needs Node 20", known, near).numbers == (0, 2)
+    assert compare("The build needs Node 20", known, near).numbers == (0, 2)
 
 
 def test_a_comparison_that_wanted_a_model_says_so() -> None:
-    assert judged("Anna prefers coffee", ["Anna prefers tea"], nobody).is_by_words
-    assert not judged("Anna prefers coffee", ["Anna prefers tea"], near).is_by_words
-    assert not judged("Kettles boil", ["Anna prefers tea"], nobody).is_by_words
+    assert compare("Anna prefers coffee", ["Anna prefers tea"], nobody).is_by_words
+    assert not compare("Anna prefers coffee", ["Anna prefers tea"], near).is_by_words
+    assert not compare("Kettles boil", ["Anna prefers tea"], nobody).is_by_words
 
 
 @pytest.mark.parametrize(
@@ -215,5 +215,5 @@ def test_case_space_and_punctuation_do_not_part_facts(one: str, other: str, is_s
 
 @given(st.text(max_size=60), st.lists(st.text(max_size=60), max_size=3))
 def test_any_texts_can_be_compared(new: str, known: list[str]) -> None:
-    assert judged(new, known, nobody).status in ("", KNOWN, REPLACES)
-    assert judged(new, [new], nobody).status == KNOWN
+    assert compare(new, known, nobody).status in ("", KNOWN, REPLACES)
+    assert compare(new, [new], nobody).status == KNOWN

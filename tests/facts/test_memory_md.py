@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.facts.view import is_showable, page, shown, without
+from retain.facts.memory_md import is_showable, list_keys, parse, without
 from tests.growth import grows_linearly
 
 TEXTS = {
     "bullets": ("- a\n* b\n+ c\n", ["a", "b", "c"]),
-    "more lines": ("- a\n  b\n- c\n\n  d\n", ["a\nb", "c\n\nd"]),
+    "more lines": ("- a\n  b\n- c\n\n  d\n", ["a\nb", "c"]),
     "nested": ("- a\n  - b\n    - c\n- d\n", ["a\n- b\n  - c", "d"]),
     "prose right below is not the bullet's": ("- a\nprose\n", ["a"]),
     "an indented list": ("  - a\n  - b\n", ["a", "b"]),
@@ -30,9 +30,9 @@ TEXTS = {
 
 @pytest.mark.parametrize("text, facts", TEXTS.values(), ids=TEXTS)
 def test_bullets_are_facts(text: str, facts: list[str]) -> None:
-    made = page(text)
-    assert [item.text for item in made.items] == facts
-    assert made.text == text
+    made = parse(text)
+    assert [item.text for item in made.bullets] == facts
+    assert "".join(made.lines) == text
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def test_bullets_are_facts(text: str, facts: list[str]) -> None:
     ["<<<<<<< HEAD\n- a\n=======\n- b\n>>>>>>> x\n", "---\n- a\n", "```\n- a\n", "<!--\n- a\n"],
 )
 def test_what_is_not_closed_is_torn(text: str) -> None:
-    assert page(text).is_torn
-    assert not page("- a\n").is_torn
+    assert parse(text).is_torn
+    assert not parse("- a\n").is_torn
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_is_not_closed_is_torn(text: str) -> None:
         (
             "## General Facts\n\n  indented\n",
             "",
-            "## General Facts\n\n  indented\n\n## General Facts\n\n- new\n",
+            "## General Facts\n\n- new\n\n  indented\n",
         ),
         (
             "## General Facts\n\n\tcode\n\n## General Facts\n\n- a\n",
@@ -73,19 +73,19 @@ def test_what_is_not_closed_is_torn(text: str) -> None:
     ],
 )
 def test_new_facts_go_to_the_section_that_fits(before: str, section: str, after: str) -> None:
-    assert page(before).changed({}, [], [("new", section)]) == after
+    assert parse(before).edit({}, [], [("new", section)]) == after
 
 
 def test_bullets_are_rewritten_and_dropped_in_their_place() -> None:
-    made = page("# T\n-  a\n   more\n\nprose\n* b\n* c\n")
-    assert made.changed({0: "A\nB"}, [1], []) == "# T\n-  A\n   B\n\nprose\n* c\n"
+    made = parse("# T\n-  a\n   more\n\nprose\n* b\n* c\n")
+    assert made.edit({0: "A\nB"}, [1], []) == "# T\n-  A\n   B\n\nprose\n* c\n"
 
 
 @pytest.mark.parametrize(
     "text, is_it",
     [
         ("a fact", True),
-        ("two\n\nparagraphs", True),
+        ("two\n\nparagraphs", False),
         ("- a list\n- of two", True),
         ("", False),
         ("[ ] to do", False),
@@ -101,9 +101,9 @@ def test_what_cannot_be_read_back_is_not_shown(text: str, is_it: bool) -> None:
 
 def test_a_list_can_leave_out_what_another_shows() -> None:
     own = "# Mine\n\n- Jo drinks tea.\n- Jo rows\n  on Sundays\n```\n- code\n```\n"
-    assert shown(own) == {"jo drinks tea", "jo rows on sundays"}
+    assert list_keys(own) == {"jo drinks tea", "jo rows on sundays"}
     theirs = "# Theirs\n\n- The API is in Go\n* jo drinks tea\n- Jo rows on\n  Sundays\n"
-    assert without(theirs, shown(own)) == "# Theirs\n\n- The API is in Go\n"
+    assert without(theirs, list_keys(own)) == "# Theirs\n\n- The API is in Go\n"
     assert without(own, set()) is own
 
 
@@ -121,19 +121,19 @@ def test_every_other_line_stays(
     lines: list[str], end: str, closed: bool, data: st.DataObject
 ) -> None:
     text = end.join(lines) + (end if closed else "")
-    made = page(text)
-    assert made.text == text
-    numbers = range(len(made.items))
+    made = parse(text)
+    assert "".join(made.lines) == text
+    numbers = range(len(made.bullets))
     dropped = data.draw(st.sets(st.sampled_from(numbers)) if numbers else st.just(set()))
     rewritten = {n: "new text" for n in numbers if n not in dropped and n % 2}
-    after = made.changed(rewritten, dropped, [("added", ""), ("more", "x")])
-    inside = {n for item in made.items for n in range(item.first, item.end)}
+    after = made.edit(rewritten, dropped, [("added", ""), ("more", "x")])
+    inside = {n for item in made.bullets for n in range(item.first, item.end)}
     kept = [line.rstrip("\r\n") for n, line in enumerate(made.lines) if n not in inside]
     kept = [line for line in kept if line.strip() or not made.is_blank]
     rest = iter(after.replace("\r\n", "\n").split("\n"))
     assert all(line in rest for line in kept)  # all of them, in their order
     if not made.is_torn:
-        texts = [item.text for item in page(after).items]
+        texts = [item.text for item in parse(after).bullets]
         assert texts.count("added") == texts.count("more") == 1
         assert len(texts) == len(numbers) - len(dropped) + 2
 
@@ -143,5 +143,5 @@ def test_every_other_line_stays(
     "piece", ["- a\n", "- a\n\n", "  \n", "- ", "-", "<!--", "```\n", "#", "# ", "* * ", "\r", "\t"]
 )
 def test_long_files_take_time_in_proportion(piece: str) -> None:
-    assert grows_linearly(page, piece * (100_000 // len(piece)))
-    assert grows_linearly(page, "- a\n  " + piece * (100_000 // len(piece)))
+    assert grows_linearly(parse, piece * (100_000 // len(piece)))
+    assert grows_linearly(parse, "- a\n  " + piece * (100_000 // len(piece)))
