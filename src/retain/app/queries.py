@@ -188,9 +188,8 @@ def linked(banks: Banks, target: str, query: str = "", limit: int = 5) -> Answer
     from retain.search import related as links
     from retain.search.request import SearchRequest
 
-    document = links.Document.of(target, banks.cwd)
     request = SearchRequest(query, limit=limit)
-    return links.linked(banks.indexes(), document, request, _recency(banks))
+    return links.linked(banks.indexes(), target, banks.cwd, request, _recency(banks))
 
 
 def successor(memory: Memory) -> str:
