@@ -122,12 +122,6 @@ def _today() -> int:
 # The chunks of one index
 
 
-def pending(connection: sqlite3.Connection) -> int:
-    """How many chunks have no vector yet."""
-    count: int = connection.execute("SELECT count(*) FROM pending").fetchone()[0]
-    return count
-
-
 def model(connection: sqlite3.Connection) -> str:
     """The model whose vectors the index holds, empty when there is none yet."""
     return str(fact(connection, "model") or "")
@@ -171,7 +165,7 @@ def make_vectors(
     )
     done = last = 0
     with database.reading() as connection:
-        total = pending(connection)
+        (total,) = connection.execute("SELECT count(*) FROM pending").fetchone()
     while not is_stopped():
         with database.reading() as connection:
             rows = connection.execute(query, (last, _BATCH if embed else _MANY)).fetchall()

@@ -8,12 +8,12 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from retain.errors import ConfigError
 from retain.index import embed
-from retain.index.database import Damaged, Database, Replaced
+from retain.index.database import Damaged, Database, Replaced, fact
 from retain.index.embed import EmbedderError
 from retain.index.fulltext import Counts
 from retain.locate import is_network, state_directory
@@ -212,6 +212,7 @@ class Index:
         self._folders, self._heard, self._looked_at = folders, heard, time.monotonic()
         self.held = changes.held
         if changes.any:
+            self.has_news = True
             self._take_known_vectors()
         return changes
 
@@ -224,18 +225,21 @@ class Index:
             for path, data in changes.items()
         }
         self._mend(lambda: Sync(self, progress).update(files), is_sync=True)
-        self._take_known_vectors()
+        self.has_news = True
 
     def _take_known_vectors(self) -> None:
         """Give new chunks the vectors that their texts had before, in this bank or another."""
         from retain.index import embeddings
 
-        self.has_news = True
         with contextlib.suppress(EmbedderError):  # the next search says so
             if self.embedder is not None and os.path.exists(self.cache.path):
                 name = self.embedder.name
                 if embeddings.adopt(self.database, name, is_first=True):
                     embeddings.make_vectors(self.database, self.cache, name)
+
+    def missing_vectors(self, model: str) -> tuple[int, str]:
+        """How many chunks have no vector of a model, and whose they have instead."""
+        return self.look(partial(_missing_vectors, model=model))
 
     def make_vectors(
         self,
@@ -327,3 +331,10 @@ class Index:
         if self._watcher:
             self._watcher.close()
             self._watcher = None
+
+
+def _missing_vectors(connection: sqlite3.Connection, model: str) -> tuple[int, str]:
+    there = str(fact(connection, "model") or "")
+    query = "SELECT count(*) FROM pending" if there == model else "SELECT chunks FROM totals"
+    (missing,) = connection.execute(query).fetchone()
+    return missing, "" if there == model else there

@@ -14,6 +14,7 @@ import time
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.bank.listing import Listing
@@ -23,6 +24,7 @@ from retain.index.database import fact, set_fact
 from retain.memory import Problem
 
 if TYPE_CHECKING:
+    from retain.index.freshness import Project
     from retain.index.index import Index
     from retain.text.links import Link
 
@@ -54,11 +56,16 @@ class Sync:
     """One pass that makes the index say what the files say."""
 
     def __init__(self, index: Index, progress: Progress | None = None) -> None:
-        self._bank, self._database, self._progress = index.bank, index.database, progress
-        self._project = index.project  # whose files are linked to, as it is during this pass
+        self._index, self._progress = index, progress
+        self._bank, self._database = index.bank, index.database
         self._written: Mapping[File, bytes | None] = {}
         self._is_just_written = False  # linked files are as they are now, not as they were
         self._problems: list[Problem] = []
+
+    @cached_property
+    def _project(self) -> Project | None:
+        """The project whose files are linked to, as it is during this pass."""
+        return self._index.project
 
     def update(self, files: Mapping[File, bytes | None]) -> None:
         """Take in files with what was just written to them; None for one to look at.
@@ -207,7 +214,7 @@ class Sync:
 
     def _fingerprint(self, link: Link, written: float) -> str:
         """What a linked file said when the memory was written."""
-        if self._project is None or link.kind != "ghost":
+        if link.kind != "ghost" or self._project is None:
             return ""
         if self._is_just_written:
             return self._project.fingerprint(link.target)

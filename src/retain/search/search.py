@@ -177,7 +177,7 @@ def prepare(index: Index, mode: str = "hybrid") -> Degraded:
         embedder = index.embedder
         if embedder is None:
             return Degraded()
-        pending, other = index.look(partial(_missing, model=embedder.name))
+        pending, other = index.missing_vectors(embedder.name)
         if other and pending >= FEW_PENDING:
             # A question must not throw away what took hours to make, or money.
             reason = f"the vectors are of another model, {other}; `retain index` makes them anew"
@@ -187,17 +187,6 @@ def prepare(index: Index, mode: str = "hybrid") -> Degraded:
     except EmbedderError as error:  # a model that is missing or silent: words must do
         return Degraded(pending, (error.message,))
     return Degraded(pending)
-
-
-def _missing(connection: sqlite3.Connection, model: str) -> tuple[int, str]:
-    """How many vectors of a model are missing, and whose are there instead."""
-    from retain.index import embeddings
-
-    there = embeddings.model(connection)
-    if there == model:
-        return embeddings.pending(connection), ""
-    (chunks,) = connection.execute("SELECT chunks FROM totals").fetchone()
-    return chunks, there
 
 
 _HIT: Final = (  # columns by the names that a Hit's fields have
@@ -241,7 +230,7 @@ def with_links(indexes: Sequence[Index], answer: Answer) -> Answer:
         # In the very index that was brought in step: another may have been put in its place.
         read = partial(_links_of, hits=[hits[at] for at in own])
         links, successors = index.read(read, is_fresh=True)
-        project = index.project
+        project = index.project if any(links.values()) else None
         for at in own:
             name = (hits[at].collection, hits[at].id)
             hits[at] = hits[at]._replace(
