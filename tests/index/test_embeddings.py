@@ -12,13 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retain.app import App
 from retain.index import embeddings
 from retain.index.embed import Embedder, EmbedderError, FloatArray
 from retain.index.index import Index
 from retain.index.vectors import Cache, Floats, packed
-from retain.search.duplicates import alike
-from retain.search.request import SearchRequest
 from retain.search.search import FEW_PENDING
 from tests import crash, indexes
 
@@ -127,37 +124,6 @@ def test_a_model_adopted_by_another_process_ends_a_fill(large: Path) -> None:
             assert (vectors, pending) == (0, chunks)
 
 
-def test_a_new_model_of_another_dimension_is_compared_with_its_own_only(root: Path) -> None:
-    class Short(indexes.Letters):
-        def query(self, text: str) -> FloatArray:
-            half = super().query(text)[:12]
-            unit: FloatArray = half / (half @ half) ** 0.5
-            return unit
-
-    question = (root / "notes/m003.md").read_text(encoding="utf-8")
-    short = Short("short:1")
-    short.dimension = 12
-    first = indexes.Letters()
-    with indexes.opened(root, first, stays=True) as old, indexes.opened(root, short) as new:
-        for _ in range(3):
-            assert indexes.ids(old, question, "semantic")[0] == "m003"
-            assert indexes.ids(new, question, "semantic")[0] == "m003"
-
-
-def test_no_model_at_all_leaves_vectors_alone(root: Path) -> None:
-    letters = indexes.Letters()
-    indexes.build(root, letters)
-    made = len(letters.texts)
-    with indexes.opened(root) as bank:
-        answer = indexes.ask(bank, "harbour lantern")
-        assert (len(answer.hits), answer.degraded) == (12, (0, ()))
-        semantic = indexes.ask(bank, "harbour lantern", "semantic")
-        assert (semantic.hits, len(semantic.degraded.reasons)) == ((), 1)
-    with indexes.opened(root, letters) as bank:
-        assert len(indexes.ask(bank, "harbour lantern").hits) == 12
-    assert len(letters.texts) == made
-
-
 # A model that does not answer
 
 
@@ -197,31 +163,6 @@ def test_a_missing_model_leaves_words_and_says_so(root: Path, kind: type[indexes
         indexes.agrees(bank)
 
 
-def test_a_model_that_returns_takes_up_where_it_was(root: Path) -> None:
-    letters = indexes.Letters()
-    indexes.build(root, letters)
-    made = len(letters.texts)
-    indexes.write(root, "notes/m001", "an albatross came by")
-    with indexes.opened(root, Silent()) as bank:
-        answer = indexes.ask(bank, "albatross")
-        assert ([hit.id for hit in answer.hits], answer.degraded.pending) == (["m001"], 1)
-    with indexes.opened(root, letters) as bank:
-        answer = indexes.ask(bank, "albatross")
-        assert (answer.hits[0].id, answer.degraded) == ("m001", (0, ()))
-    assert letters.texts[made:] == ["an albatross came by"]
-
-
-@pytest.mark.parametrize("setting", ["/no/such/model", "nonsense", "http://127.0.0.1:9/v1"])
-def test_a_setting_that_names_no_model_still_answers(root: Path, setting: str) -> None:
-    env = {"HOME": str(root.parent), "RETAIN_RECALL_EMBEDDER": setting}
-    app = App(bank=str(root), cwd=str(root), env=env)
-    for mode in ("hybrid", "text", "semantic"):
-        answer = app.search(SearchRequest("harbour lantern", limit=20, mode=mode))
-        assert len(answer.hits) == (0 if mode == "semantic" else 12)
-        assert len(answer.degraded.reasons) == (0 if mode == "text" else 1)
-    app.close()
-
-
 # How many are missing
 
 
@@ -247,19 +188,6 @@ def test_few_missing_vectors_are_made_by_a_search_and_many_are_counted(large: Pa
         assert _counts(bank)[2] == 0
         assert len(letters.texts) - made <= FEW_PENDING
         indexes.agrees(bank)
-
-
-def test_a_fill_that_is_stopped_goes_on_later(large: Path) -> None:
-    letters = indexes.Letters()
-    with indexes.opened(large, letters) as bank:
-        bank.refresh()
-        chunks = _counts(bank)[0]
-        enough = 3 * BATCH
-        done = bank.make_vectors(is_stopped=lambda: _counts(bank)[1] >= enough)
-        assert done == enough
-        assert _counts(bank) == (chunks, enough, chunks - enough)
-        assert indexes.fill(bank) == chunks - enough
-        assert len(letters.texts) == len(set(letters.texts))
 
 
 def test_an_edit_costs_one_vector_and_a_deletion_none(root: Path) -> None:
@@ -348,35 +276,6 @@ def test_two_processes_filling_at_once_make_every_vector_right(large: Path) -> N
     assert [outcome.value[0] for outcome in outcomes] == [(chunks, chunks, 0)] * 3
 
 
-@pytest.mark.slow
-def test_processes_with_several_models_never_mix_them(root: Path, tmp_path: Path) -> None:
-    """Each answer is that of one's own model alone, or of words alone."""
-    questions = [f"a lantern called {indexes.word(number)}" for number in range(12)]
-
-    def work(name: str) -> object:
-        own = indexes.new(tmp_path / name)
-        indexes.many(own, 12)
-        with indexes.opened(own, indexes.Letters(name)) as bank:
-            right = [indexes.ranked(bank, one) for one in questions]
-            words = [indexes.ranked(bank, one, "text") for one in questions]
-        wrong: list[object] = []
-        with indexes.opened(root, indexes.Letters(name), stays=True) as bank:
-            for number, question in enumerate(questions):
-                answer, models = indexes.ranked(bank, question), bank.look(_models)
-                if answer not in (right[number], words[number]) or len(models) > 1:
-                    wrong.append((number, answer[:3], models))
-        return wrong
-
-    outcomes = crash.together([partial(work, f"model-{one}") for one in range(3)])
-    assert [outcome.message for outcome in outcomes] == [""] * 3
-    assert [outcome.value for outcome in outcomes] == [[]] * 3
-    last = indexes.Letters("last:1")
-    with indexes.opened(root, last) as bank:
-        indexes.ask(bank, "harbour")
-        _is_of(bank, last)
-        indexes.agrees(bank)
-
-
 def test_vectors_under_way_do_not_land_in_a_new_index(large: Path) -> None:
     """While texts are with the model, the index is built anew, with other numbers."""
     turns: list[int] = []
@@ -439,15 +338,10 @@ class _Slow(indexes.Letters):
 
 def test_nobody_waits_for_the_index_while_a_model_thinks_about_a_question(root: Path) -> None:
     indexes.build(root, indexes.Letters())
-    indexes.write(root, "notes/one", "The build needs Node 18 and nothing else.")
-    indexes.write(root, "notes/two", "The build needs Node 20 and nothing else.")
     slow = _Slow(root)
     with indexes.opened(root, slow) as bank:
         bank.refresh()
-        assert "two" in {one.member.id for one in alike(bank, "notes", "one")}
-        assert slow.is_held
-        assert not any(slow.is_held)
-        assert indexes.fill(bank)
+        indexes.fill(bank)
         slow.is_held.clear()
-        assert indexes.ids(bank, "node build", "hybrid")
+        assert indexes.ids(bank, "harbour lantern", "hybrid")
     assert slow.is_held == [False]
