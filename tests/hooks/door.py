@@ -62,8 +62,8 @@ def ask(event: str, payload: Mapping[str, object] | None = None, /, **more: obje
     return respond(Call(event, whole, os.environ, time.monotonic()))
 
 
-def memo_file(root: Path, session: str = SESSION) -> Path:
-    """Where the memo of a session about a bank is kept."""
+def state_file(root: Path, session: str = SESSION) -> Path:
+    """Where the state of a session about a bank is kept."""
     return Path(state_directory(str(root), os.environ), "hooks", f"{session}.json")
 
 

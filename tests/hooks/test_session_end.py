@@ -11,14 +11,12 @@ from tests.capture import transcripts
 from tests.capture.proposals import inbox
 from tests.hooks.door import DECIDED, ask, busy, nothing, said
 
-EVENTS = ("pre-compact", "post-compact", "session-end")
-
 
 def waiting(root: Path) -> list[Proposal]:
     return inbox(root).proposals()
 
 
-@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("event", ["pre-compact", "post-compact", "session-end"])
 def test_without_anything_to_go_by_nothing_is_proposed(event: str, bank: Path, work: Path) -> None:
     for path in ("", "/no/such/file", 7, said(work / "t.jsonl", "All is well.")):
         for summary in (None, 7, "   ", "<memory-context>x</memory-context>"):
@@ -29,52 +27,44 @@ def test_without_anything_to_go_by_nothing_is_proposed(event: str, bank: Path, w
 # A compaction
 
 
-def test_the_host_s_summary_is_proposed(bank: Path, work: Path) -> None:
-    path = said(work / "t.jsonl", "All is well.")
-    summary = "They mended the lantern. <memory-context>old news</memory-context>It burns."
-    assert nothing(ask("post-compact", transcript_path=path, compact_summary=summary))
-    (one,) = waiting(bank)
-    assert (one.category, one.score, one.event) == ("session_summary", 1.0, "post-compact")
-    assert one.title == "Please look at the store."
-    assert one.text == "They mended the lantern. It burns."  # a memory does not feed on itself
-
-
 @pytest.mark.parametrize(
     "summary",
     [
-        "<analysis>\nLet me think.\n</analysis>\n\n<summary>\nThe wick is new.\n</summary>",
-        "<analysis>Let me think.</analysis>\nThe wick is new.",
-        "<summary>The wick is new.",
+        "The wick is new. <memory-context>old news</memory-context>It burns.",
+        "<analysis>\nLet me think.\n</analysis>\n<summary>\nThe wick is new. It burns.\n</summary>",
+        "<analysis>Let me think.</analysis>\nThe wick is new. It burns.",
+        "<summary>The wick is new. It burns.",
     ],
 )
-def test_a_host_s_thoughts_are_no_part_of_its_summary(summary: str, bank: Path) -> None:
-    ask("post-compact", compact_summary=summary)
-    assert [(one.title, one.text) for one in waiting(bank)] == [("A session", "The wick is new.")]
+def test_the_host_s_summary_is_proposed_without_its_thoughts(
+    summary: str, bank: Path, work: Path
+) -> None:
+    path = said(work / "t.jsonl", "All is well.")
+    assert nothing(ask("post-compact", transcript_path=path, compact_summary=summary))
+    (one,) = waiting(bank)
+    assert (one.category, one.score, one.event) == ("session_summary", 1.0, "post-compact")
+    assert (one.title, one.text) == ("Please look at the store.", "The wick is new. It burns.")
 
 
 def test_a_summary_of_any_length_is_proposed(bank: Path) -> None:
     ask("post-compact", compact_summary="word " * 500_000)
-    assert 30_000 < len(waiting(bank)[0].text) <= MAX_TEXT
+    (one,) = waiting(bank)
+    assert one.title == "A session"
+    assert 30_000 < len(one.text) <= MAX_TEXT
 
 
 def test_what_a_compaction_would_lose_is_proposed_before_it(bank: Path, work: Path) -> None:
-    path = said(work / "t.jsonl", DECIDED)
-    for _ in range(2):
-        assert nothing(ask("pre-compact", transcript_path=path, trigger="auto"))
-        assert [one.category for one in waiting(bank)] == ["decision"]
-    assert nothing(ask("stop", transcript_path=path))  # it has been looked at
-
-
-def test_what_is_proposed_has_its_code_and_is_about_one_thing(bank: Path, work: Path) -> None:
     fix = "The error is gone: fixed by rotating the token, run `make rotate`."
     rule = "We agreed: from now on always use `uv`."
     text = f"{fix}\nNo failure since.\n\nFine.\n\nSo.\n\n{rule}\nIt is our convention."
-    ask("pre-compact", transcript_path=said(work / "t.jsonl", text))
-    found = {one.category: (one.title, one.text) for one in waiting(bank)}
-    assert found == {
-        "runbook": (fix, f"{fix}\nNo failure since.\n\nFine."),
-        "preference": (rule, f"So.\n\n{rule}\nIt is our convention."),
-    }
+    path = said(work / "t.jsonl", text)
+    for _ in range(2):
+        assert nothing(ask("pre-compact", transcript_path=path, trigger="auto"))
+        assert {one.category: (one.title, one.text) for one in waiting(bank)} == {
+            "runbook": (fix, f"{fix}\nNo failure since.\n\nFine."),
+            "preference": (rule, f"So.\n\n{rule}\nIt is our convention."),
+        }
+    assert nothing(ask("stop", transcript_path=path))  # it has been looked at
 
 
 def test_a_summary_is_left_to_the_compaction_itself(bank: Path, work: Path) -> None:
@@ -85,23 +75,23 @@ def test_a_summary_is_left_to_the_compaction_itself(bank: Path, work: Path) -> N
 # The end of a session
 
 
-def test_a_session_in_which_something_was_done_leaves_a_summary(bank: Path, work: Path) -> None:
+def test_a_session_in_which_something_was_done_leaves_one_summary(bank: Path, work: Path) -> None:
     path = busy(work / "t.jsonl")
-    assert nothing(ask("session-end", transcript_path=path, reason="other"))
-    (one,) = waiting(bank)
+    for _ in range(2):
+        assert nothing(ask("session-end", transcript_path=path, reason="other"))
+        (one,) = waiting(bank)
     assert (one.category, one.event) == ("session_summary", "session-end")
     assert one.title == "Please mend the lantern."
-    assert one.text.startswith(
-        "Asked for: Please mend the lantern.\n\nLast answer: It burns again.\n"
-    )
-    assert "Tool uses: 12" in one.text
+    asked, answered, activity = one.text.split("\n\n")
+    assert asked == "Asked for: Please mend the lantern."
+    assert answered == "Last answer: It burns again."
+    assert "Tool uses: 12" in activity
     assert (one.start, one.end > one.start) == (0, True)
 
 
-def test_one_summary_is_enough(bank: Path, work: Path) -> None:
+def test_the_host_s_summary_is_enough(bank: Path, work: Path) -> None:
     path = busy(work / "t.jsonl")
     ask("post-compact", transcript_path=path, compact_summary="They mended the lantern.")
-    ask("session-end", transcript_path=path)
     ask("session-end", transcript_path=path)
     assert [one.event for one in waiting(bank)] == ["post-compact"]
 

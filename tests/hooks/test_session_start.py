@@ -14,7 +14,7 @@ from retain.capture.proposal import Proposal
 from retain.memory import PROFILES
 from tests.capture.proposals import inbox
 from tests.cli.door import done
-from tests.hooks.door import SESSION, ask, begin, kept, memo_file, nothing, prompt
+from tests.hooks.door import SESSION, ask, begin, kept, nothing, prompt, state_file
 
 
 def titles(text: str) -> list[str]:
@@ -180,7 +180,7 @@ def test_a_conversation_that_begins_anew_is_shown_its_memories_again(
 def test_memos_of_sessions_long_over_are_swept_out(bank: Path) -> None:
     done("put", "-", "--id", "lantern", input="The lantern burns whale oil.")
     prompt("which oil does the lantern burn")
-    folder = memo_file(bank).parent
+    folder = state_file(bank).parent
     (folder / "old.json").write_text("{}", encoding="utf-8")
     os.utime(folder / "old.json", (time.time() - 41 * 86_400,) * 2)
     begin()

@@ -17,9 +17,11 @@ from retain.hooks import Answer
 from tests.capture import transcripts
 from tests.capture.proposals import inbox
 from tests.cli.door import done
-from tests.hooks.door import DECIDED, OTHER, SESSION, ask, memo_file, nothing, said, saved
+from tests.hooks.door import DECIDED, OTHER, SESSION, ask, kept, nothing, said, saved, state_file
 
 FLAG = ".claude/.stop_hook_active"
+DECISION = "We decided on Postgres because it is known."
+NEW = DECIDED.replace("Postgres", "MySQL")
 
 
 @pytest.fixture
@@ -34,6 +36,15 @@ def stop(path: object, **more: object) -> Answer:
 
 def again(path: object, **more: object) -> Answer:
     return stop(path, stop_hook_active=True, **more)
+
+
+def add(path: str, *lines: object) -> None:
+    with open(path, "a", encoding="utf-8") as file:
+        file.writelines(f"{json.dumps(line)}\n" for line in lines)
+
+
+def spoken(text: str, answer: str = "new") -> dict[str, object]:
+    return transcripts.assistant(transcripts.text(text), answer=answer)
 
 
 def triage_data(answer: Answer) -> dict[str, Any]:
@@ -55,6 +66,12 @@ def test_without_a_transcript_a_stop_passes(given: object, bank: Path) -> None:
     assert nothing(stop(given))
 
 
+def test_without_a_bank_nobody_is_asked_and_nothing_is_made(path: str, home: Path) -> None:
+    before = sorted(home.rglob("*"))
+    assert nothing(stop(path))
+    assert sorted(home.rglob("*")) == before
+
+
 def test_a_quiet_session_stops(work: Path, bank: Path) -> None:
     assert nothing(stop(said(work / "t.jsonl", "All is well.")))
     assert not (work / FLAG).exists()
@@ -63,18 +80,18 @@ def test_a_quiet_session_stops(work: Path, bank: Path) -> None:
 # The block
 
 
-def test_a_stop_that_would_lose_something_is_blocked(path: str, bank: Path, work: Path) -> None:
+def test_a_stop_that_would_lose_something_is_blocked_once(
+    path: str, bank: Path, work: Path
+) -> None:
     answer = stop(path)
     assert (answer.code, answer.out) == (2, "")
-    lines = answer.err.split("\n")
-    assert lines[:4] == [
+    assert answer.err.split("\n")[:4] == [
         "The following items should be saved as memories before stopping:",
-        "- [DECISION] We decided on Postgres because it is known. (score: 0.53)",
+        f"- [DECISION] {DECISION} (score: 0.53)",
         "",
         "Use the memory-management skill to save each item. After saving, you may stop.",
     ]
     data = triage_data(answer)
-    assert list(data) == ["categories", "parallel_config"]
     (found,) = data["categories"]
     assert (found["category"], found["score"]) == ("decision", 0.5263)
     assert data["parallel_config"]["default_model"] == "haiku"
@@ -82,10 +99,24 @@ def test_a_stop_that_would_lose_something_is_blocked(path: str, bank: Path, work
     flag = work / FLAG
     assert abs(float(flag.read_text(encoding="ascii")) - time.time()) < 60
     assert stat.S_IMODE(flag.stat().st_mode) == 0o600
-    flag.unlink()
-    (found,) = triage_data(stop(path, session_id="", stop_hook_active="true"))["categories"]
-    assert found["context_file"] == "/tmp/.memory-triage-context-decision.txt"
-    os.unlink(found["context_file"])
+    assert proposed(bank) == []
+    assert nothing(again(path))
+    (one,) = inbox(bank).proposals()  # what was not saved
+    assert (one.category, one.title) == ("decision", DECISION)
+    assert (one.event, one.host, one.session_id, one.cwd) == (
+        "stop",
+        "claude-code",
+        SESSION,
+        str(work),
+    )
+    assert DECISION.encode() in Path(path).read_bytes()[one.start : one.end]
+    assert DECIDED in one.text
+    assert not flag.exists()
+    assert nothing(stop(path))  # what was judged is not judged again
+    add(path, spoken("We picked tar over zip."))
+    assert nothing(stop(path))  # one line is not enough
+    add(path, spoken(DECIDED, "newer"))
+    assert stop(path).code == 2
 
 
 @pytest.mark.parametrize("given", [None, "", "later.jsonl"])
@@ -108,17 +139,7 @@ def test_a_message_judged_before_there_was_a_transcript_is_not_judged_again(
     assert nothing(stop(str(path), last_assistant_message=DECIDED))
     assert nothing(stop(str(path), last_assistant_message=DECIDED))
     assert len(proposed(bank)) == 1  # what was raised and not saved, once
-    new = DECIDED.replace("Postgres", "MySQL")  # of which no line is written yet
-    assert stop(str(path), last_assistant_message=new).code == 2
-
-
-def test_without_a_bank_nobody_is_asked_and_nothing_is_made(path: str, home: Path) -> None:
-    before = sorted(home.rglob("*"))
-    assert nothing(stop(path))
-    assert sorted(home.rglob("*")) == before
-
-
-# By the settings
+    assert stop(str(path), last_assistant_message=NEW).code == 2  # no line of it is written yet
 
 
 @pytest.mark.parametrize(
@@ -129,99 +150,54 @@ def test_without_a_bank_nobody_is_asked_and_nothing_is_made(path: str, home: Pat
         ({"triage": {"thresholds": {"decision": 0.5}}}, 2),
         ({"categories": {"decision": {"enabled": False}}}, 0),
         ({"categories": {"decision": {"auto_capture": False}}}, 0),
+        ({"triage": {"max_messages": 10}}, 0),
         ("{", 2),
     ],
     ids=str,
 )
-def test_a_memory_config_decides(config: object, code: int, path: str, store: Path) -> None:
+def test_a_memory_config_decides(config: object, code: int, work: Path, store: Path) -> None:
     text = config if isinstance(config, str) else json.dumps(config)
     (store / "memory-config.json").write_text(text, encoding="utf-8")
-    assert stop(path).code == code
+    assert stop(said(work / "t.jsonl", DECIDED, *["x"] * 10)).code == code
+
+
+def test_settings_decide_how_an_agent_is_asked(
+    path: str, bank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_TRIAGE_PARALLEL_ENABLED", "false")
+    monkeypatch.setenv("RETAIN_TRIAGE_PARALLEL_CATEGORY_MODELS_DECISION", "haiku")
+    monkeypatch.setenv("RETAIN_CATEGORIES_DECISION_DESCRIPTION", "What we settled on")
+    answer = stop(path)
+    assert f"- [DECISION] (What we settled on) {DECISION}" in answer.err
+    parallel = triage_data(answer)["parallel_config"]
+    assert (parallel["enabled"], parallel["category_models"]["decision"]) == (False, "haiku")
 
 
 # The flag, and the second stop
 
 
-@pytest.fixture
-def flag(work: Path) -> Path:
-    (work / ".claude").mkdir()
-    return work / FLAG
-
-
-def test_a_fresh_flag_lets_one_stop_pass(flag: Path, path: str, bank: Path) -> None:
-    flag.touch()
-    assert nothing(stop(path, session_id=""))
-    assert not flag.exists()
-
-
-def test_a_flag_of_another_session_loses_nothing_of_this_one(
-    path: str, bank: Path, work: Path
+@pytest.mark.parametrize("age, code", [(0, 0), (301, 2)])
+def test_a_fresh_flag_lets_a_stop_without_a_session_pass(
+    age: int, code: int, path: str, bank: Path, work: Path
 ) -> None:
-    assert stop(path).code == 2
-    theirs = said(work / "theirs.jsonl", DECIDED.replace("Postgres", "MySQL"))
-    assert stop(theirs, session_id=OTHER).code == 2
-    assert nothing(again(theirs, session_id=OTHER))
-    assert nothing(stop(path))  # it was asked just now, whatever became of its flag
-    assert sorted(title.split()[3] for _, title in proposed(bank)) == ["MySQL", "Postgres"]
-
-
-def test_a_block_of_somebody_else_s_closes_nothing(path: str, bank: Path) -> None:
-    assert nothing(again(path))
-    assert stop(path).code == 2
-
-
-def add(path: str, *lines: object) -> None:
-    with open(path, "a", encoding="utf-8") as file:
-        file.writelines(f"{json.dumps(line)}\n" for line in lines)
-
-
-@pytest.mark.parametrize("minutes", [0, 6])
-def test_what_is_said_after_an_interrupted_block_is_not_lost(
-    minutes: int, path: str, bank: Path
-) -> None:
-    assert stop(path).code == 2
-    memo = memo_file(bank)
-    kept_since = json.loads(memo.read_text(encoding="utf-8"))
-    kept_since["raised_at"] -= 60 * minutes
-    memo.write_text(json.dumps(kept_since), encoding="utf-8")
-    new = DECIDED.replace("Postgres", "MySQL")
-    answered = transcripts.assistant(transcripts.text(new), answer="new")
-    add(path, transcripts.user("No, look at the other store."), answered)
-    answer = stop(path, stop_hook_active=False)
-    old = "We decided on Postgres because it is known."
-    if minutes:  # so long ago that it may be asked again
-        assert answer.code == 2
-        assert [title for _, title in proposed(bank)] == [old]
-        again(path)
-    else:
-        assert nothing(answer)
-    assert sorted(title for _, title in proposed(bank)) == [old.replace("Postgres", "MySQL"), old]
-    assert nothing(stop(path))
-
-
-def test_what_an_agent_says_of_its_saving_is_no_news(path: str, bank: Path) -> None:
-    """A host that does not keep count: nobody has asked for anything since."""
-    assert stop(path).code == 2
-    add(path, transcripts.assistant(transcripts.text(DECIDED[:-1]), answer="new"))
-    assert nothing(stop(path))
-    assert nothing(stop(path))
-    assert len(proposed(bank)) == 1
-
-
-def test_a_stale_flag_is_as_good_as_none(flag: Path, path: str, bank: Path) -> None:
+    flag = work / FLAG
+    flag.parent.mkdir()
     flag.touch()
-    os.utime(flag, (time.time() - 301,) * 2)
+    os.utime(flag, (time.time() - age,) * 2)
     answer = stop(path, session_id="")
-    assert answer.code == 2
-    os.unlink(triage_data(answer)["categories"][0]["context_file"])
-    assert time.time() - flag.stat().st_mtime < 60
+    assert (answer.code, flag.exists()) == (code, code == 2)
+    if code:
+        (found,) = triage_data(answer)["categories"]
+        assert found["context_file"] == "/tmp/.memory-triage-context-decision.txt"
+        os.unlink(found["context_file"])
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "directory"])
 def test_a_flag_that_is_no_file_counts_for_nothing(
-    kind: str, flag: Path, path: str, bank: Path, work: Path
+    kind: str, path: str, bank: Path, work: Path
 ) -> None:
-    victim = work / "victim"
+    flag, victim = work / FLAG, work / "victim"
+    flag.parent.mkdir()
     if kind == "directory":
         flag.mkdir()
     else:
@@ -242,47 +218,36 @@ def test_no_flag_is_set_through_a_link(path: str, bank: Path, work: Path, tmp_pa
     assert os.listdir(tmp_path / "theirs") == []
 
 
-def test_a_second_stop_passes_and_what_was_not_saved_is_in_the_inbox(
-    path: str, bank: Path, work: Path
+def test_two_sessions_lose_nothing_to_each_other(path: str, bank: Path, work: Path) -> None:
+    assert stop(path).code == 2
+    theirs = said(work / "theirs.jsonl", NEW)
+    assert stop(theirs, session_id=OTHER).code == 2
+    assert nothing(again(theirs, session_id=OTHER))
+    assert nothing(stop(path))  # it was asked just now, whatever became of its flag
+    assert sorted(title.split()[3] for _, title in proposed(bank)) == ["MySQL", "Postgres"]
+
+
+def test_a_block_of_somebody_else_s_closes_nothing(path: str, bank: Path) -> None:
+    assert nothing(again(path))
+    assert stop(path).code == 2
+
+
+@pytest.mark.parametrize("minutes", [0, 6])
+def test_what_is_said_after_an_interrupted_block_is_not_lost(
+    minutes: int, path: str, bank: Path
 ) -> None:
     assert stop(path).code == 2
-    assert proposed(bank) == []
-    assert nothing(again(path))
-    assert proposed(bank) == [("decision", "We decided on Postgres because it is known.")]
-    assert not (work / FLAG).exists()
-    (one,) = inbox(bank).proposals()
-    assert (one.event, one.host, one.session_id, one.cwd) == (
-        "stop",
-        "claude-code",
-        SESSION,
-        str(work),
-    )
-    with open(path, "rb") as file:
-        assert DECIDED.partition("\n")[0].encode() in file.read()[one.start : one.end]
-    assert DECIDED in one.text
-
-
-def test_a_category_in_a_folder_of_its_own_is_looked_for_there(path: str, store: Path) -> None:
-    config = {"categories": {"decision": {"folder": "choices"}}}
-    (store / "memory-config.json").write_text(json.dumps(config), encoding="utf-8")
-    assert stop(path).code == 2
-    saved(store, "decision").parent.rename(store / "choices")
-    again(path)
-    assert proposed(store) == []
-
-
-def test_what_was_judged_is_not_judged_again(path: str, bank: Path, work: Path) -> None:
+    state = json.loads(state_file(bank).read_text(encoding="utf-8"))
+    state["raised_at"] -= 60 * minutes
+    state_file(bank).write_text(json.dumps(state), encoding="utf-8")
+    add(path, transcripts.user("No, look at the other store."), spoken(NEW))
+    if not minutes:  # it was asked just now
+        assert nothing(stop(path))
     assert stop(path).code == 2
     again(path)
+    titles = [DECISION, DECISION.replace("Postgres", "MySQL")]
+    assert sorted(title for _, title in proposed(bank)) == sorted(titles)
     assert nothing(stop(path))
-    with open(path, "a", encoding="utf-8") as file:
-        line = transcripts.assistant(transcripts.text("We picked tar over zip."), answer="new")
-        file.write(json.dumps(line) + "\n")
-    assert nothing(stop(path))  # one line is not enough
-    with open(path, "a", encoding="utf-8") as file:
-        line = transcripts.assistant(transcripts.text(DECIDED), answer="newer")
-        file.write(json.dumps(line) + "\n")
-    assert stop(path).code == 2
 
 
 def test_a_transcript_that_shrank_is_judged_anew(path: str, bank: Path, work: Path) -> None:
@@ -292,13 +257,33 @@ def test_a_transcript_that_shrank_is_judged_anew(path: str, bank: Path, work: Pa
     assert stop(path).code == 2
 
 
+@pytest.mark.parametrize(
+    "folder, is_new, left",
+    [("decisions", True, []), ("choices", True, []), ("decisions", False, ["decision"])],
+)
+def test_what_the_agent_has_saved_is_not_proposed(
+    folder: str, is_new: bool, left: list[str], path: str, store: Path
+) -> None:
+    """A file that only came from a repository is not what was saved, by its own date."""
+    config = {"categories": {"decision": {"folder": folder}}}
+    (store / "memory-config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert stop(path).code == 2
+    (saved if is_new else kept)(store, "decision")
+    (store / "decisions" / "half.json").write_text("{", encoding="utf-8")
+    (store / "decisions").rename(store / folder)
+    again(path)
+    assert [category for category, _ in proposed(store)] == left
+
+
+# The inbox
+
+
 def test_with_the_inbox_nobody_is_asked(path: str, bank: Path, work: Path) -> None:
     done("config", "set", "triage.capture", "inbox")
-    assert nothing(stop(path))
-    assert [category for category, _ in proposed(bank)] == ["decision"]
+    for _ in range(2):
+        assert nothing(stop(path))
+        assert [category for category, _ in proposed(bank)] == ["decision"]
     assert not (work / FLAG).exists()
-    assert nothing(stop(path))
-    assert len(proposed(bank)) == 1
 
 
 def test_a_full_inbox_is_said_and_blocks_nothing(path: str, bank: Path) -> None:
@@ -312,17 +297,24 @@ def test_a_full_inbox_is_said_and_blocks_nothing(path: str, bank: Path) -> None:
     assert answer.err.startswith(f"retain hook: {MAX_WAITING} proposals wait in ")
 
 
+def test_a_proposal_goes_to_the_person_s_bank_where_the_project_has_none(
+    path: str, home: Path
+) -> None:
+    done("init", "--global")
+    done("config", "set", "triage.capture", "inbox", "--global")
+    assert nothing(stop(path))
+    assert len(proposed(home / ".retain")) == 1
+
+
 def test_secrets_go_neither_to_the_agent_nor_to_the_inbox(work: Path, bank: Path) -> None:
     token = "gh" + "p_" + "aB3" * 12
-    text = f"We decided on {token} because.\nWe chose it over {token}."
-    path = said(work / "t.jsonl", text)
+    path = said(work / "t.jsonl", f"We decided on {token} because.\nWe chose it over {token}.")
     answer = stop(path)
     assert (answer.code, token in answer.err) == (2, False)
     file = Path(triage_data(answer)["categories"][0]["context_file"])
     assert token not in file.read_text(encoding="utf-8")
-    memo = memo_file(bank).read_text(encoding="utf-8")
-    assert "We decided on" in memo
-    assert token not in memo
+    state = state_file(bank).read_text(encoding="utf-8")
+    assert ("We decided on" in state, token in state) == (True, False)
     again(path)
-    for one in inbox(bank).proposals():
-        assert token not in f"{one.title} {one.text}"
+    (one,) = inbox(bank).proposals()
+    assert token not in f"{one.title} {one.text}"

@@ -7,6 +7,7 @@ loaded, and never anything but the standard library and Retain's own lighter hal
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -202,10 +203,7 @@ def _parse(data: bytearray) -> dict[str, object] | None:
 def print_answer(answer: Answer) -> int:
     """Write an answer, each stream at once, and return its exit code."""
     for number, text in ((1, answer.out), (2, answer.err)):
-        data = text.encode(errors="replace")
-        while data:
-            try:
-                data = data[os.write(number, data) :]
-            except OSError:  # nobody listens, and nobody need be told
-                break
+        # Nobody may listen, and then nobody need be told.
+        with contextlib.suppress(OSError), open(number, "wb", closefd=False) as stream:
+            stream.write(text.encode(errors="replace"))
     return answer.code

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from retain.bank import records_json
 from retain.bank.bank import Bank
 from retain.capture.inbox import Inbox
 from retain.config import rules
@@ -20,6 +19,7 @@ from retain.hooks import Answer, Call
 from retain.hooks.context import Entry, Part, fence_parts, short_path
 from retain.hooks.session_state import SessionState
 from retain.memory import KINDS, PROFILES
+from retain.records.codec import is_record, load_record
 
 if TYPE_CHECKING:
     from retain.memory import Memory
@@ -118,11 +118,8 @@ def _date(memory: Memory) -> str:
 
 
 def _content(memory: Memory) -> Mapping[str, object]:
-    """The fields of a typed memory; those of a JSON file are no part of its metadata."""
-    record = memory.meta
-    if memory.path.endswith(".json") and not memory.problem:
-        record = records_json.load(memory.data)
-    content = record.get("content")
+    """The fields of a typed memory."""
+    content = load_record(memory).get("content") if is_record(memory) else None
     return content if isinstance(content, dict) else {}
 
 

@@ -73,19 +73,18 @@ def _stop(session: Session) -> Answer:
     # the project may be another session's: it counts for a session without a name alone.
     is_flagged = _take_flag(call.cwd) and not call.text("session_id")
     is_recent = 0 <= time.time() - state.raised_at < _BLOCK_SECONDS
-    is_again = is_flagged or is_recent or is_active
     was_asked = bool(state.raised)
     session.settle()
-    if was_asked and is_again and (is_active or not session.has_request()):
-        session.close()  # what an agent says about its saving is no news
-    elif was_asked or not is_again:
-        session.judge()
-    if not session.verdict.findings:
-        again = "The agent was asked at the stop before: a second one passes."
-        return session.finish(again if is_active else session.explain())
-    session.close()
+    if is_active or is_flagged or is_recent:
+        if is_active and was_asked:
+            session.close()  # what an agent says about its saving is no news
+        return session.finish("The agent was asked at the stop before: a second one passes.")
+    session.judge()
     findings = [finding.to_dict() for finding in session.verdict.findings]
-    if is_again or call.config.text("triage.capture") == "inbox":
+    if not findings:
+        return session.finish(session.explain())
+    session.close()
+    if call.config.text("triage.capture") == "inbox":
         for finding in findings:
             session.propose(finding)
         return session.finish()
@@ -103,8 +102,9 @@ def _propose_host_summary(session: Session) -> None:
     summary = summary.replace("<summary>", "").replace("</summary>", "").strip()
     if summary:
         end = transcript.size(session.call.text("transcript_path"))
-        found = {"category": SUMMARY, "score": 1.0, "end": end}
-        session.propose_summary(session.first_request(), _redact(summary)[:_MAX_SUMMARY], found)
+        text = _redact(summary)[:_MAX_SUMMARY]
+        found = {"category": SUMMARY, "text": text, "score": 1.0, "end": end}
+        session.propose_summary(session.first_request(), found)
 
 
 def _propose_session(session: Session) -> None:
@@ -116,11 +116,9 @@ def _propose_session(session: Session) -> None:
         if activity.category == SUMMARY:
             said = (it.text for it in session.messages[::-1] if it.role == "assistant" and it.text)
             request, last = session.first_request(), _redact(next(said, ""))
-            text = (
-                f"Asked for: {request[:_MAX_ANSWER]}\n\nLast answer: {last[:_MAX_ANSWER]}\n\n"
-                f"{activity.context}"
-            )
-            session.propose_summary(request, text, activity.to_dict())
+            text = f"Asked for: {request[:_MAX_ANSWER]}\n\nLast answer: {last[:_MAX_ANSWER]}"
+            found = {**activity.to_dict(), "text": f"{text}\n\n{activity.context}"}
+            session.propose_summary(request, found)
 
 
 class Session:
@@ -163,14 +161,9 @@ class Session:
         most = self.call.config.number("triage.max_messages")
         return transcript.last_messages(self._path, most, self._since)
 
-    def has_request(self) -> bool:
-        """Whether the person has said anything since something was found last."""
-        return any(message.role == "user" and message.text for message in self.messages)
-
     def first_request(self) -> str:
-        """What the session was for, without secrets, if there is time to look."""
-        is_known = self._path and not self.call.is_late()
-        return _redact(transcript.first_request(self._path)) if is_known else ""
+        """What the session was for, without secrets."""
+        return _redact(transcript.first_request(self._path))
 
     def judge(self) -> None:
         """Judge what was said since something was found last, as far as there is time."""
@@ -197,8 +190,7 @@ class Session:
             for name, score in self.verdict.scores.items()
             if category in ("", name)
         )
-        if not scores:
-            return "Nothing was said in the transcript, or no category is captured."
+        scores = scores or "nothing was said, or none is captured"
         return f"No category reaches its threshold (triage.thresholds): {scores}."
 
     def write_message(self) -> str:
@@ -244,11 +236,11 @@ class Session:
         except RetainError as error:
             self._notes.append(error.message)
 
-    def propose_summary(self, request: str, text: str, found: Mapping[str, Any]) -> None:
+    def propose_summary(self, request: str, found: Mapping[str, Any]) -> None:
         """Propose a summary of this session, under the first line of what was asked for."""
         self.state.is_summarised = True
         first = next(filter(None, map(str.strip, request.splitlines())), "")
-        self.propose({**found, "title": first[:_MAX_TITLE] or "A session", "text": text})
+        self.propose({**found, "title": first[:_MAX_TITLE] or "A session"})
 
     def settle(self) -> None:
         """Propose what the agent was asked to save and has not saved; remove its drafts."""
