@@ -60,6 +60,9 @@ class QueryVector(NamedTuple):
     reasons: tuple[str, ...] = ()
 
 
+NO_VECTOR: Final = QueryVector()
+
+
 class Near(NamedTuple):
     """How the vector arm sees the bank."""
 

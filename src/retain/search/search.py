@@ -16,7 +16,7 @@ from retain.index.fulltext import Snapshot
 from retain.memory import ENOUGH, Answer, Degraded, Hit, Linked, key
 from retain.search.rank import NO_RECENCY, Ranked, Ranking, Recency
 from retain.search.request import ParsedQuery, SearchRequest, parse_query
-from retain.search.retrieve import QueryVector, embed_query, gather
+from retain.search.retrieve import NO_VECTOR, QueryVector, embed_query, gather
 
 # The rest of the index takes 60 ms to load, and a hook that only looks does without it.
 if TYPE_CHECKING:
@@ -42,13 +42,21 @@ def search(
     return Search(indexes, request, recency, now).answer()
 
 
+class _Found(NamedTuple):
+    """The best candidate of a memory, or of a chunk."""
+
+    ranked: Ranked
+    score: float
+    has_words: bool  # of the query, wherever in the memory; or nobody asked for them
+
+
 class _Result(NamedTuple):
     """What one index has to say."""
 
-    hits: list[tuple[Hit, bool]]  # each with whether its memory has words of the query
+    hits: list[tuple[Hit, bool]]  # each with whether it has words
     best: float
     confidence: float
-    considered: list[tuple[float, bool, Kind]]  # the same of every memory, where they are counted
+    considered: list[tuple[float, bool, Kind]]  # every memory, where they are counted
     degraded: Degraded
 
 
@@ -75,44 +83,43 @@ class Search:
 
     def answer(self) -> Answer:
         """Ask every index, cut what is far below the best of all, and merge the rest."""
+        request = self.request
         results = [self._ask(index) for index in self._indexes]
         self.best = max([self.best, *(result.best for result in results)])
-        least = self.best * self.request.share
+        least = self.best * request.share
         hits: list[Hit] = []
         confidence = 0.0
         for result in results:
             own = [hit for hit, has_words in result.hits if has_words or hit.score >= least]
-            hits += own[: self.request.limit]
+            hits += own[: request.limit]
             confidence = max(confidence, result.confidence if own else 0.0)
             kinds = [kind for score, words, kind in result.considered if words or score >= least]
             self.kinds.update(kinds)
             self.left += len(result.considered) - len(kinds)
         hits.sort(key=lambda hit: -hit.score)  # within an index they are in order already
-        hits = [hit for hit in hits if hit.score >= self.request.min_score][: self.request.limit]
+        hits = [hit for hit in hits if hit.score >= request.min_score][: request.limit]
         is_confident = bool(hits) and confidence >= ENOUGH
         degraded = Degraded.of(result.degraded for result in results)
         return Answer(tuple(hits), round(confidence, 4), is_confident, degraded)
 
     def _ask(self, index: Index | Snapshot) -> _Result:
-        degraded = Degraded()
-        if not isinstance(index, Snapshot):
-            index.refresh()
-            degraded = prepare(index, self.request.mode)
         parse = partial(parse_query, query=self.request.query, today=self._now.date())
+        if isinstance(index, Snapshot):
+            return index.read(lambda connection: self._look(connection, index, parse(connection)))
+        index.refresh()
+        degraded = prepare(index, self.request.mode)
         query = index.read(parse, is_fresh=True)
-        vector = QueryVector()
+        vector = embed_query(index, self.request.mode, query)
+        reasons = [*degraded.reasons, *vector.reasons]
         remote: Remote | None = None
-        if not isinstance(index, Snapshot):
-            vector = embed_query(index, self.request.mode, query)
-            reasons = [*degraded.reasons, *vector.reasons]
-            if index.engines is not None:
-                from retain.search.remote import propose  # engines are loaded where there are any
+        if index.engines is not None:
+            from retain.search.remote import propose  # engines are loaded where there are any
 
-                remote = propose(index, self.request, query, vector, self._remote_seconds)
-                self._remote_seconds += remote.seconds
-                reasons += remote.reasons
-            degraded = Degraded(degraded.pending, (*reasons, *index.shortfalls))
+            remote = propose(index, self.request, query, vector, self._remote_seconds)
+            self._remote_seconds += remote.seconds
+            reasons += remote.reasons
         look = partial(self._look, index=index, query=query, vector=vector, remote=remote)
+        degraded = Degraded(degraded.pending, (*reasons, *index.shortfalls))
         return index.read(look, is_fresh=True)._replace(degraded=degraded)
 
     def _look(
@@ -120,8 +127,8 @@ class Search:
         connection: sqlite3.Connection,
         index: Index | Snapshot,
         query: ParsedQuery,
-        vector: QueryVector,
-        remote: Remote | None,
+        vector: QueryVector = NO_VECTOR,
+        remote: Remote | None = None,
     ) -> _Result:
         """The best of one index; how far below the best of all is too far is not known yet."""
         request = self.request
@@ -129,39 +136,35 @@ class Search:
         # Who asks for a certain time does not mean the last few days.
         recency = NO_RECENCY if query.dates else self._recency
         ranking = Ranking(candidates, recency, graph.superseded(connection).keys(), self._now)
-        ranked = [
-            candidate for candidate in ranking.ranked if candidate.score > 0 or request.lists_all
-        ]
-        with_words = {
-            row.memory for chunk, row in candidates.rows.items() if chunk in candidates.words
-        }
-        best = ranking.shown(ranked[0]) if ranked else 0.0
+        rows = candidates.rows
+        with_words = {rows[chunk].memory for chunk in candidates.words if chunk in rows}
+        places: dict[int, _Found] = {}
+        for ranked in ranking.ranked:
+            place = ranked.row.memory if request.per == "memory" else ranked.row.shown
+            if place not in places and (ranked.score > 0 or request.lists_all):
+                has_words = not request.share or ranked.row.memory in with_words
+                places[place] = _Found(ranked, ranking.shown(ranked), has_words)
+        best = max((found.score for found in places.values()), default=0.0)
         least = max(self.best, best) * request.share
-        hits: list[tuple[Hit, bool]] = []
-        places: set[int] = set()
-        certain = 0  # that will be hits, whatever other indexes have
-        for candidate in ranked:
-            if certain >= request.limit:
-                break
-            place = candidate.row.memory if request.per == "memory" else candidate.row.shown
-            has_words = not request.share or candidate.row.memory in with_words
-            if place not in places and (has_words or ranking.shown(candidate) >= least):
-                places.add(place)
-                certain += has_words
-                hit = _read_hit(connection, index.location, ranking, candidate)
-                if request.explain:
-                    hit = hit._replace(explanation=ranking.explain(candidate))
-                hits.append((hit, has_words))
+        fitting = [it for it in places.values() if it.has_words or it.score >= least]
+        # As many as will be hits whatever other indexes have.
+        certain = [at for at, found in enumerate(fitting, 1) if found.has_words][: request.limit]
+        end = certain[-1] if len(certain) == request.limit else len(fitting)
+        hits = [
+            (
+                _read_hit(connection, index.location, ranking, found, request.explain),
+                found.has_words,
+            )
+            for found in fitting[:end]
+        ]
         considered: list[tuple[float, bool, Kind]] = []
         if self._counts:
             from retain.index.queries import kinds
 
-            bests: dict[int, Ranked] = {}  # each memory's best chunk
-            for candidate in ranked:
-                bests.setdefault(candidate.row.memory, candidate)
+            numbers = {found.ranked.row.memory: found for found in places.values()}
             considered = [
-                (ranking.shown(bests[number]), not request.share or number in with_words, kind)
-                for number, kind in kinds(connection, bests, index.location.scope).items()
+                (numbers[number].score, numbers[number].has_words, kind)
+                for number, kind in kinds(connection, numbers, index.location.scope).items()
             ]
         return _Result(hits, best, ranking.confidence(), considered, Degraded())
 
@@ -201,19 +204,24 @@ _HIT: Final = (  # columns by the names that a Hit's fields have
 
 
 def _read_hit(
-    connection: sqlite3.Connection, location: BankLocation, ranking: Ranking, ranked: Ranked
+    connection: sqlite3.Connection,
+    location: BankLocation,
+    ranking: Ranking,
+    found: _Found,
+    explain: bool,
 ) -> Hit:
     """A candidate with everything a person or an agent wants to know about it."""
-    cursor = connection.execute(_HIT, (ranked.row.shown,))
+    cursor = connection.execute(_HIT, (found.ranked.row.shown,))
     names = [column[0] for column in cursor.description]
     fields = dict(zip(names, cursor.fetchone(), strict=True))
     fields["tags"] = tuple(json.loads(fields["tags"]))
     fields["path"] = os.path.join(location.root, fields["collection"], fields["path"])
     return Hit(
         **fields,
-        score=ranking.shown(ranked),
+        score=found.score,
         scope=location.scope,
-        is_superseded="superseded" in ranked.boosts,
+        is_superseded="superseded" in found.ranked.boosts,
+        explanation=ranking.explain(found.ranked) if explain else None,
     )
 
 
@@ -222,36 +230,34 @@ def _read_hit(
 
 def with_links(indexes: Sequence[Index], answer: Answer) -> Answer:
     """Each hit with the files it links to, how they are now, and what it is superseded by."""
-    hits = list(answer.hits)
+    hits = {(hit.path, hit.line): hit for hit in answer.hits}
     for index in indexes:
-        own = [at for at, hit in enumerate(hits) if index.owns(hit)]
-        if not own:
-            continue
+        own = [hit for hit in answer.hits if index.owns(hit)]
         # In the very index that was brought in step: another may have been put in its place.
-        read = partial(_links_of, hits=[hits[at] for at in own])
-        links, successors = index.read(read, is_fresh=True)
-        project = index.project if any(links.values()) else None
-        for at in own:
-            name = (hits[at].collection, hits[at].id)
-            hits[at] = hits[at]._replace(
-                links=tuple(link_state(edge, project) for edge in links.get(name, ())),
-                superseded_by=successors.get(name, ""),
-            )
-    return answer._replace(hits=tuple(hits))
+        found = index.read(partial(_links_of, hits=own), is_fresh=True) if own else {}
+        for hit in own:
+            edges, successor = found.get(hit.path, ([], ""))
+            links = tuple(link_state(edge, index.project) for edge in edges)
+            hits[hit.path, hit.line] = hit._replace(links=links, superseded_by=successor)
+    return answer._replace(hits=tuple(hits.values()))
 
 
 def _links_of(
     connection: sqlite3.Connection, hits: Sequence[Hit]
-) -> tuple[dict[tuple[str, str], list[Edge]], dict[tuple[str, str], str]]:
-    """The files that memories link to, and what replaces them, by collection and id."""
+) -> dict[str, tuple[list[Edge], str]]:
+    """The files that memories link to, and what replaces them, by the paths of their files."""
     numbers = {
-        number: (hit.collection, hit.id)
+        number: hit
         for hit in hits
         for number in graph.numbers_of(connection, hit.collection, hit.id)
     }
-    links: dict[tuple[str, str], list[Edge]] = {name: [] for name in numbers.values()}
+    old = [number for number, hit in numbers.items() if hit.is_superseded]
+    successors = graph.successors(connection, old)
+    found: dict[str, tuple[list[Edge], str]] = {
+        hit.path: ([], successors.get(number, "")) for number, hit in numbers.items()
+    }
     for edge in graph.edges_from(connection, numbers):
-        here = links[numbers[edge.memory]]
+        here, _ = found[numbers[edge.memory].path]
         # `collection/id` looks like a path too, until one asks whether there is such a memory.
         if (
             edge.kind == "ghost"
@@ -259,10 +265,7 @@ def _links_of(
             and graph.memory_of(connection, key(edge.target), edge.collection) is None
         ):
             here.append(edge)
-    old = {(hit.collection, hit.id) for hit in hits if hit.is_superseded}
-    replaced = [number for number, name in numbers.items() if name in old]
-    successors = graph.successors(connection, replaced)
-    return links, {numbers[number]: ref for number, ref in successors.items()}
+    return found
 
 
 def link_state(edge: Edge, project: Project | None) -> Linked:
