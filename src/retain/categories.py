@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 from retain.errors import ConfigError
 from retain.memory import key
 
-MAX_SCHEMA: Final = 100_000  # characters
-MAX_DESCRIPTION: Final = 500
-
+_MAX_SCHEMA: Final = 100_000  # characters
+_MAX_DESCRIPTION: Final = 500
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
@@ -83,56 +82,42 @@ def load_categories(
 ) -> tuple[dict[str, Category], list[str]]:
     """Return the categories of a bank from what is set for each, and what had to be ignored.
 
-    The values are of the right type already; whether folders are apart and schemas can be read is
-    seen here.
+    The values are of the right type already. No two categories share a folder, and those of the
+    six belong to them whatever is set.
     """
     categories, warnings = dict(DEFAULTS), []
+    owners = {key(category.folder): name for name, category in DEFAULTS.items()}
     for name, fields in settings.items():
-        if name not in DEFAULTS and not fields.get("folder"):
-            warnings.append(f"the category {name} has no folder; ignored")
-            continue
         values = dict(fields)
-        values["description"] = str(values.get("description", ""))[:MAX_DESCRIPTION]
+        values["description"] = str(values.get("description", ""))[:_MAX_DESCRIPTION]
         if text := str(values.pop("schema", "")):
             try:
                 values["schema"] = _load_schema(text, root)
             except ConfigError as error:
                 warnings.append(f"the schema of the category {name} is not used: {error.message}")
-        before = categories.get(name, Category(name, ""))
-        categories[name] = before._replace(**values)  # type: ignore[arg-type]
-    _separate_folders(categories, warnings)
+        usual = DEFAULTS.get(name, Category(name, ""))
+        category = usual._replace(**values)  # type: ignore[arg-type]
+        folder = category.folder
+        owner = owners.setdefault(key(folder), name) if folder else ""
+        if owner == name:
+            categories[name] = category
+        elif name in DEFAULTS:
+            warnings.append(
+                f"the folder {folder} is taken; the category {name} keeps {usual.folder}"
+            )
+            categories[name] = category._replace(folder=usual.folder)
+        else:
+            where = f"the folder {folder} is {owner}'s" if owner else "it has no folder"
+            warnings.append(f"{where}; the category {name} is ignored")
     return categories, warnings
-
-
-def _separate_folders(categories: dict[str, Category], warnings: list[str]) -> None:
-    """Give each category a folder of its own: the six go back to theirs, others are left out."""
-    own = {name: category.folder for name, category in DEFAULTS.items()}
-    moved = [name for name, folder in own.items() if categories[name].folder != folder]
-    while clash := next((name for name in moved if _rival(name, categories)), ""):
-        taken, folder = categories[clash].folder, own[clash]
-        warnings.append(f"the folder {taken} is taken; the category {clash} keeps {folder}")
-        categories[clash] = categories[clash]._replace(folder=folder)
-        moved.remove(clash)
-    for name in [name for name in reversed(categories) if name not in DEFAULTS]:
-        if rival := _rival(name, categories):
-            folder = categories[name].folder
-            warnings.append(f"the folder {folder} is {rival}'s; the category {name} is ignored")
-            del categories[name]
-
-
-def _rival(name: str, categories: Mapping[str, Category]) -> str:
-    """Return the name of another category with the same folder."""
-    folder = key(categories[name].folder)
-    others = (category for category in categories.values() if category.name != name)
-    return next((category.name for category in others if key(category.folder) == folder), "")
 
 
 def _load_schema(text: str, root: str) -> dict[str, object]:
     """Return the schema that a setting holds, or names as a file in the bank."""
     if not text.lstrip().startswith("{"):
         text = _read_schema(text, root)
-    if len(text) > MAX_SCHEMA:
-        raise ConfigError(f"it is longer than {MAX_SCHEMA:,} characters")
+    if len(text) > _MAX_SCHEMA:
+        raise ConfigError(f"it is longer than {_MAX_SCHEMA:,} characters")
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -151,6 +136,6 @@ def _read_schema(name: str, root: str) -> str:
         # Not a pipe, which would never end, and no more than a schema needs.
         fd = os.open(os.path.realpath(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         with open(fd, encoding="utf-8-sig") as file:
-            return file.read(MAX_SCHEMA + 1)
+            return file.read(_MAX_SCHEMA + 1)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error

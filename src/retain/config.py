@@ -10,24 +10,28 @@ import contextlib
 import json
 import operator
 import os
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from math import isfinite
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain.categories import DEFAULTS, FIELDS, Category, Rules, is_name, load_categories
 from retain.errors import ConfigError, NewerFormat, UsageError
 from retain.memory import KINDS, check_collection
+
+if TYPE_CHECKING:
+    from retain.categories import Rules
 
 Scalar = bool | int | float | str
 
 FORMAT: Final = 1
 MAX_CHARS: Final = 100_000
-MAX_DOTS: Final = 100
-MAX_NUMBER: Final = 10**12  # no number in a config is larger
 FILE: Final = "config.toml"
+FALSE: Final = ("0", "false", "no", "off")
 
 _TRUE: Final = ("1", "true", "yes", "on")
-FALSE: Final = ("0", "false", "no", "off")
+_MAX_DOTS: Final = 100  # in a line: tomllib takes quadratic time for a key of thousands of parts
+_MAX_NUMBER: Final = 10**12  # no number in a config is larger
+_TYPES: Final = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+_CATEGORY: Final = "categories."
 _DEPTHS: Final = {"categories": 3, "engine": 3, "triage": 4}  # parts of a section's longest keys
 
 # What a project may not set a key to that it may set to other values.
@@ -52,7 +56,7 @@ class Setting(NamedTuple):
 
     @property
     def highest(self) -> float:
-        return self.most or MAX_NUMBER
+        return self.most or _MAX_NUMBER
 
     @property
     def variable(self) -> str:
@@ -73,9 +77,6 @@ class Value(NamedTuple):
 
     value: Scalar
     origin: str
-
-
-_DEFAULTS: Final = {key: Value(setting.default, "default") for key, setting in SETTINGS.items()}
 
 
 class Layer(NamedTuple):
@@ -119,7 +120,7 @@ def setting(key: str) -> Setting:
         return known
     import difflib  # 5 ms, and only for this error
 
-    near = difflib.get_close_matches(key, [*SETTINGS, *_category_keys(DEFAULTS)], 1, 0.4)
+    near = difflib.get_close_matches(key, SETTINGS, 1, 0.4)
     guess = f"Did you mean {near[0]}? " if near else ""
     raise UsageError(
         f"there is no setting {key!r}",
@@ -130,33 +131,28 @@ def setting(key: str) -> Setting:
 
 def _known(key: str) -> Setting | None:
     """A setting by its key; those of a category are made for its name."""
-    if not key.startswith("categories."):
+    if not key.startswith(_CATEGORY):
         return SETTINGS.get(key)
-    name, _, field = key.removeprefix("categories.").partition(".")
-    if field not in FIELDS or not is_name(name):
+    from retain import categories  # 0.4 ms, and few configs set something of them
+
+    name, _, field = key.removeprefix(_CATEGORY).partition(".")
+    if field not in categories.FIELDS or not categories.is_name(name):
         return None
-    default = getattr(DEFAULTS.get(name) or Category(name, ""), field)
-    return Setting(key, "" if default is None else default, FIELDS[field], True)
-
-
-def _category_keys(names: Iterable[str]) -> list[str]:
-    return [f"categories.{name}.{field}" for name in names for field in FIELDS]
+    category = categories.DEFAULTS.get(name) or categories.Category(name, "")
+    default = getattr(category, field)
+    return Setting(key, "" if default is None else default, categories.FIELDS[field], True)
 
 
 def parse_value(setting: Setting, text: str) -> Scalar:
     """A value as a person types it, in the setting's own type."""
-    lowered = text.strip().lower()
+    value: Scalar = text
     if isinstance(setting.default, bool):
-        if lowered not in _TRUE + FALSE:
-            raise UsageError(f"{setting.key} is true or false, not {text!r}")
-        return lowered in _TRUE
-    if isinstance(setting.default, int | float):
-        try:
-            return _check(setting, type(setting.default)(text))
-        except ValueError:
-            kind = "a whole number" if isinstance(setting.default, int) else "a number"
-            raise UsageError(f"{setting.key} is {kind}, not {text!r}") from None
-    return _check(setting, text)
+        lowered = text.strip().lower()
+        value = lowered in _TRUE if lowered in _TRUE + FALSE else text
+    elif isinstance(setting.default, int | float):
+        with contextlib.suppress(ValueError):
+            value = type(setting.default)(text)
+    return _check(setting, value)
 
 
 def _check(setting: Setting, value: object) -> Scalar:
@@ -167,11 +163,11 @@ def _check(setting: Setting, value: object) -> Scalar:
     if isinstance(default, float) and type(value) is int:
         value = float(value)
     if type(value) is not type(default):
-        raise UsageError(f"{key} is of type {type(default).__name__}, not {shown(value)}")
+        raise UsageError(f"{key} is {_TYPES[type(default)]}, not {shown(value)}")
     if setting.choices and value not in setting.choices:
         raise UsageError(f"{key} is one of {', '.join(setting.choices)}, not {shown(value)}")
     assert isinstance(value, bool | int | float | str)  # noqa: S101 - the type was compared above
-    if key.startswith("categories.") and key.endswith(".folder"):
+    if key.startswith(_CATEGORY) and key.endswith(".folder"):
         taken = [name for kind in KINDS.values() for name in kind.not_collections]
         if not value or value in taken:
             raise UsageError(f"{key} is the name of a collection for memories, not {shown(value)}")
@@ -187,7 +183,7 @@ def shown(value: object) -> str:
     """A value for a message, however large or deep a stranger's config made it."""
     if isinstance(value, dict | list):
         return "a table" if isinstance(value, dict) else "a list"
-    if isinstance(value, int) and abs(value) > MAX_NUMBER:
+    if isinstance(value, int) and abs(value) > _MAX_NUMBER:
         return "a huge number"
     return repr(value)[:60]
 
@@ -204,7 +200,7 @@ def load(
     user_file: str, bank_file: str, env: Mapping[str, str], other: Layer | None = None
 ) -> Config:
     """Read every layer; `other` is what the config of another tool's store sets."""
-    values = dict(_DEFAULTS)
+    values = {key: Value(setting.default, "default") for key, setting in SETTINGS.items()}
     warnings: list[str] = []
     layers = [Layer(user_file, flat(read_file(user_file)), False)]
     if bank_file != user_file:
@@ -238,16 +234,15 @@ def _accept(layer: Layer, key: str, value: object, warnings: list[str]) -> Scala
         raise UsageError(f"{key} may only be set in your own config, not by a project")
     if layer.is_project and (reason := forbidden(key, value)):
         raise UsageError(f"{key} = {shown(value)}: {reason}, in your own config")
-    if isinstance(value, dict) and key.startswith("categories.") and key.endswith(".schema"):
+    if isinstance(value, dict) and key.startswith(_CATEGORY) and key.endswith(".schema"):
         # A schema may stand in a config as it is; its value is then the text of it.
         with contextlib.suppress(TypeError, ValueError, RecursionError):  # JSON has no dates
             value = json.dumps(value, ensure_ascii=False)
     is_number = type(value) is int or (isinstance(value, float) and isfinite(value))
-    if known.most and is_number and isinstance(value, int | float):
-        nearest = max(known.least, min(known.most, value))
-        if nearest != value:
-            used = f"{nearest:g} is used"
-            warnings.append(f"{layer.origin}: {_range(known)}, not {shown(value)}; {used}")
+    if known.most and is_number and not known.least <= value <= known.most:  # type: ignore[operator]
+        nearest = max(known.least, min(known.most, value))  # type: ignore[call-overload]
+        used = f"{nearest:g} is used"
+        warnings.append(f"{layer.origin}: {_range(known)}, not {shown(value)}; {used}")
         value = type(known.default)(nearest)
     return _check(known, value)
 
@@ -259,11 +254,12 @@ def _variables(env: Mapping[str, str]) -> Iterator[tuple[str, Setting]]:
     for variable in variables:
         key = keys.get(variable, "")
         if variable.startswith("RETAIN_CATEGORIES_"):
+            from retain.categories import FIELDS  # as above
+
             name = variable.removeprefix("RETAIN_CATEGORIES_").lower()
             field = next((field for field in FIELDS if name.endswith(f"_{field}")), "")
-            key = f"categories.{name.removesuffix(f'_{field}')}.{field}"
-        known = _known(key)
-        if known and known.variable == variable:
+            key = f"{_CATEGORY}{name.removesuffix(f'_{field}')}.{field}"
+        if known := _known(key):
             yield variable, known
 
 
@@ -271,7 +267,7 @@ def read_file(path: str, *, follow: bool = True) -> dict[str, object]:
     """A config file as nested tables; empty when there is none."""
     try:
         with open(path, encoding="utf-8", opener=None if follow else no_link) as file:
-            text = file.read(1_000_000)
+            text = file.read(MAX_CHARS + 1)
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
@@ -293,15 +289,14 @@ def no_link(path: str, flags: int) -> int:
 
 
 def _parse(text: str, path: str) -> dict[str, object]:
-    lines = (line.strip() for line in text.splitlines())
+    lines = [line for line in map(str.strip, text.splitlines()) if line and line[0] != "#"]
+    if len(text) > MAX_CHARS or any(line.count(".") > _MAX_DOTS for line in lines):
+        raise ConfigError(f"{path} is no config of ours: too large, or with a key of many parts")
     # A file as `retain init` writes it needs no parser, and most are: that saves a tenth of `get`.
-    if {line for line in lines if line and line[0] != "#"} <= {f"format = {FORMAT}"}:
+    if set(lines) <= {f"format = {FORMAT}"}:
         return {}
     import tomllib
 
-    # tomllib takes quadratic time for a key of thousands of parts.
-    if len(text) > MAX_CHARS or max(line.count(".") for line in text.splitlines()) > MAX_DOTS:
-        raise ConfigError(f"{path} is no config of ours: too large, or with a key of many parts")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -333,9 +328,11 @@ def flat(tables: Mapping[str, object]) -> dict[str, object]:
 
 def rules(config: Config, root: str) -> Rules:
     """How the bank at `root` keeps its typed memories."""
+    from retain.categories import Rules, load_categories  # as above
+
     fields: dict[str, dict[str, object]] = {}
     for key, (value, _) in config.values.items():
-        if key.startswith("categories."):
+        if key.startswith(_CATEGORY):
             _, name, field = key.split(".")
             fields.setdefault(name, {})[field] = value
     categories, warnings = load_categories(fields, root)
@@ -355,26 +352,21 @@ def switched_off(config: Config) -> str:
     return "" if is_on else f"switched off (memory.enabled = false: {origin})"
 
 
-def value_in_force(config: Config, rules: Rules, key: str) -> Value:
-    """A setting's value; a category whose folder is another's keeps its own."""
-    stated = config.value(key)
-    if not (key.startswith("categories.") and key.endswith(".folder")):
-        return stated
-    category = rules.category(key.split(".")[1])
-    is_kept = category is None or category.folder == stated.value
-    return stated if category is None or is_kept else Value(category.folder, "default")
-
-
 def list_settings(config: Config) -> Iterator[tuple[Setting, Value]]:
     """Every setting with its value; of the categories', those that say something."""
+    from retain.categories import DEFAULTS, FIELDS  # as above
+
     for known in SETTINGS.values():
         yield known, config.values[known.key]
-    named = [key.split(".")[1] for key in config.values if key.startswith("categories.")]
-    usual = {**Category._field_defaults, "schema": ""}
-    for key in _category_keys(dict.fromkeys([*DEFAULTS, *named])):
-        known = setting(key)
-        if key in config.values or known.default != usual.get(key.rpartition(".")[2], ""):
-            yield known, config.value(key)
+    named = [key.split(".")[1] for key in config.values if key.startswith(_CATEGORY)]
+    for name in dict.fromkeys([*DEFAULTS, *named]):
+        for field in FIELDS:
+            known = setting(f"{_CATEGORY}{name}.{field}")
+            if (
+                known.key in config.values
+                or known.default != setting(f"{_CATEGORY}x.{field}").default
+            ):
+                yield known, config.value(known.key)
 
 
 # Writing
@@ -393,13 +385,13 @@ def set_key(text: str, key: str, value: Scalar | None) -> str:
     *sections, name = key.split(".")
     table: MutableMapping[str, object] = document
     for depth, part in enumerate(sections, 1):
-        if part not in table and value is not None:
+        if part not in table:
+            if value is None:
+                return text
             is_inline = isinstance(table, tomlkit.items.InlineTable)
             is_super = depth < len(sections)
             table[part] = tomlkit.inline_table() if is_inline else tomlkit.table(is_super)
-        inner = table.get(part)
-        if not isinstance(inner, dict) and value is None:
-            return text
+        inner = table[part]
         if not isinstance(inner, dict):
             section = ".".join(sections[:depth])
             raise UsageError(

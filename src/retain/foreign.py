@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final, NoReturn
 
 from retain.categories import FIELDS
-from retain.config import FALSE, MAX_CHARS, SETTINGS, Layer, Scalar, flat, no_link, shown
+from retain.config import FALSE, MAX_CHARS, SETTINGS, Layer, flat, no_link, shown
 from retain.errors import ConfigError, NewerFormat, RetainError, UsageError
 from retain.text import frontmatter
 
@@ -32,13 +32,15 @@ def read_arcaneum(path: str) -> dict[str, object]:
     try:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read(frontmatter.MAX_CHARS + 1)
-        values = _json_object(text) or frontmatter.load(text)
-    except (RetainError, OSError, UnicodeDecodeError) as error:
+        # JSON is not always YAML: tabs and half of all emoji are not.
+        is_json = text.lstrip().startswith("{")
+        values = json.loads(text) if is_json else frontmatter.load(text)
+    except (RetainError, OSError, ValueError, RecursionError) as error:
         mark = getattr(error.__cause__, "problem_mark", None)
         reason = getattr(error.__cause__, "problem", None) or error
         where = f"{path}, line {mark.line + 1}," if mark else path
         raise ConfigError(
-            f"{where} cannot be read: {reason}",
+            f"{where} cannot be read: {str(reason).replace('the frontmatter', 'it')}",
             unchanged="Nothing was read or changed.",
             hint="It is YAML or JSON; mend it in an editor.",
         ) from error
@@ -73,17 +75,6 @@ def arcaneum_root(project: str, path: str) -> str:
     return root
 
 
-def _json_object(text: str) -> dict[str, object] | None:
-    """An object in JSON, which is not always YAML: tabs and half of all emoji are not."""
-    if not text.lstrip().startswith("{"):
-        return None
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return values if isinstance(values, dict) else None
-
-
 def arcaneum_layer(path: str) -> Layer:
     """What an `.arcaneum` file sets, by Retain's keys."""
     theirs = read_arcaneum(path)
@@ -96,12 +87,8 @@ def arcaneum_layer(path: str) -> Layer:
     # what was never committed would else be lost.
     if any(str(theirs.get(key)).lower() in FALSE for key in ("history", "auto_version")):
         ours["versioning.max_versions"] = 1
-    warnings = []
-    if theirs.get("collections"):
-        warnings.append(
-            f"{path}: retain.collections has no effect: every directory of the bank is a collection"
-        )
-    return Layer(path, ours, True, tuple(warnings))
+    note = f"{path}: retain.collections has no effect: every directory of the bank is a collection"
+    return Layer(path, ours, True, (note,) if theirs.get("collections") else ())
 
 
 def claude_layer(path: str) -> Layer:
@@ -120,10 +107,11 @@ def claude_layer(path: str) -> Layer:
     ours: dict[str, object] = {}
     warnings = []
     for key, value in flat(theirs).items():
-        # The categories of thresholds may stand in capitals.
+        # The categories of thresholds and the names of models may stand in capitals.
         name = key.lower() if key.startswith("triage.thresholds.") else key
+        is_model = isinstance(value, str) and key.startswith("triage.parallel.")
         if name in _CLAUDE_KEYS:
-            ours[_CLAUDE_KEYS[name]] = _lenient(name, value)
+            ours[_CLAUDE_KEYS[name]] = str(value).lower() if is_model else value
         elif name.startswith("categories.") and name.rpartition(".")[2] in FIELDS:
             ours[name] = value
         elif key in _SECTIONS or (key.startswith("categories.") and key.count(".") == 1):
@@ -131,36 +119,13 @@ def claude_layer(path: str) -> Layer:
     return Layer(path, ours, True, tuple(warnings))
 
 
-def _lenient(key: str, value: object) -> object:
-    """A value of that file, whose numbers may be texts and whose models may stand in capitals."""
-    if key == "retrieval.max_inject" and isinstance(value, str | float):
-        try:
-            return int(value)
-        except (ValueError, OverflowError):
-            return value
-    if isinstance(value, str) and key.startswith("triage.parallel."):
-        return value.lower()
-    return value
-
-
-def claude_key(key: str) -> str:
-    """What a `memory-config.json` calls a setting; empty if it has none such."""
-    if key.startswith("categories."):
-        return key
-    return next((theirs for theirs, ours in _CLAUDE_KEYS.items() if ours == key), "")
-
-
-def refuse_setting(root: str, path: str, key: str, value: Scalar | None) -> NoReturn:
-    """Say why another tool's config is not written to, and what belongs into it."""
+def refuse_setting(root: str, path: str, key: str) -> NoReturn:
+    """Say why another tool's config is not written to, and where the setting is changed."""
     message = f"{root} is a store of another kind, with a config of its own"
     hint = "Set it in your own config with --global."
-    theirs = claude_key(key) if os.path.basename(path) == CLAUDE_FILE else ""
-    if theirs:
+    names = {ours: theirs for theirs, ours in _CLAUDE_KEYS.items()}
+    theirs = key if key.startswith("categories.") else names.get(key, "")
+    if theirs and os.path.basename(path) == CLAUDE_FILE:
         message = f"the settings of {root} are in {path}, which is yours to edit"
-        hint = f"Take {theirs} out of it in an editor."
-        if value is not None:
-            nested: object = value
-            for part in reversed(theirs.split(".")):
-                nested = {part: nested}
-            hint = f"Put this into it: {json.dumps(nested)}; or set it for yourself with --global."
+        hint = f"Change {theirs} in it; or set {key} for yourself with --global."
     raise UsageError(message, unchanged="Nothing was changed.", hint=hint)

@@ -247,7 +247,7 @@ class Banks:
         if location.kind != "retain":
             from retain.foreign import refuse_setting
 
-            refuse_setting(location.root, location.foreign_config, setting.key, value)
+            refuse_setting(location.root, location.foreign_config, setting.key)
         read_file(path)  # a newer format or a broken file is not to be written to
         text = _read_text(path)
         if value is None and set_key(text, setting.key, None) == text:

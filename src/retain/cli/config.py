@@ -191,7 +191,7 @@ def _is_known(key: str, rules: Rules) -> bool:
 
 def _in_force(app: App, key: str) -> tuple[Scalar, str]:
     """A setting's value as anyone may see it, and where it comes from."""
-    value, origin = config.value_in_force(app.config, _rules(app), key)
+    value, origin = app.config.value(key)
     return _mask_password(key, value), origin
 
 
