@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from math import log
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 
 import retain
 from retain.app import App
-from retain.search.rank import confidence_by_meaning, confidence_by_words, mass
 from tests.conftest import own_world
 
 BANKS: Mapping[str, Any] = tomllib.loads(
@@ -66,29 +64,6 @@ def test_little_banks_put_the_answer_first(little: Mapping[str, App]) -> None:
         if little[name].search(question).hits[0].id != note
     }
     assert not wrong
-
-
-@pytest.mark.parametrize(
-    "confidence",
-    [
-        lambda chunks: confidence_by_meaning(0.4, 0.5, 0.0, chunks),
-        lambda chunks: confidence_by_words(0.5, 1, chunks),
-    ],
-    ids=["by meaning", "by words"],
-)
-def test_the_same_signs_are_worth_more_where_there_are_fewer_to_be_lucky(
-    confidence: Callable[[int], float],
-) -> None:
-    sure = [confidence(chunks) for chunks in (1, 2, 5, 20, 100, 500)]
-    assert sure == sorted(sure, reverse=True)
-    assert len(set(sure)) == len(sure)
-    assert confidence(1_000_000) == confidence(500)
-
-
-def test_a_word_that_stands_once_counts_alike_in_every_bank() -> None:
-    assert mass(1.0, 0) == 0
-    once = {round(mass(log(1 + (size - 0.5) / 1.5), size), 6) for size in (1, 10, 1000)}
-    assert len(once) == 1
 
 
 # Questions of nothing but a speaker or a date

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,6 @@ from retain.app import App
 from retain.errors import NotFound, UsageError
 from retain.memory import Hit, Linked
 from retain.search.related import Graph
-from retain.search.request import SearchRequest
-from retain.search.search import search, with_links
 from tests.bank.test_git import new_project, run_git
 
 CODE = "".join(f"def function_{number}() -> None: ...\n" for number in range(30))
@@ -90,22 +87,6 @@ def test_links_to_memories_are_no_files(project: App) -> None:
     assert hit.links == ()
 
 
-def test_memory_of_the_global_bank_has_no_project(project: App) -> None:
-    App(everywhere=True).put("A narwhal in [[src/auth.py]].", id="mine")
-    (hit,) = project.search("narwhal").hits
-    assert (hit.scope, [one.freshness for one in hit.links]) == ("global", [""])
-
-
-def test_links_are_read_from_an_index_that_is_in_step(project: App) -> None:
-    project.put("A walrus in [[src/auth.py]].", id="note")
-    banks = project.indexes()
-    now = datetime.now(UTC)
-    answer = search(banks, SearchRequest("walrus"), now=now)
-    banks[0].database.replace("as another thread may do in between")
-    (hit,) = with_links(banks, answer).hits
-    assert [one.target for one in hit.links] == ["src/auth.py"]
-
-
 # Who links to a document
 
 
@@ -128,22 +109,6 @@ def test_memories_that_link_to_a_document_as_in_document_003(project: App) -> No
     assert first.path == os.path.abspath(".retain/memories/auth-refactor-plan.md")
     assert 0 <= found[1].score < first.score <= 1
     assert found[1].links[0].edge == "mentions"
-
-
-def test_several_links_to_one_target_are_kept_each_with_its_own_context(project: App) -> None:
-    project.put(
-        "We plan to split [[src/auth.py]].\n\nA bug in [[src/auth.py|the login]] was fixed.\n\n"
-        "Goodwill matters, see [[src/auth.py#top]].",
-        id="note",
-    )
-    (hit,) = project.linked("src/auth.py").hits
-    assert [(one.edge, one.context, one.anchor, one.label) for one in hit.links] == [
-        ("plans", "We plan to split [[src/auth.py]].", "", ""),
-        ("debugs", "A bug in [[src/auth.py|the login]] was fixed.", "", "the login"),
-        ("related_to", "Goodwill matters, see [[src/auth.py#top]].", "top", ""),
-    ]
-    lines = Path(hit.path).read_text(encoding="utf-8").split("\n")
-    assert all("[[src/auth.py" in lines[one.line - 1] for one in hit.links)
 
 
 def test_without_a_question_the_newest_come_first(project: App) -> None:
@@ -235,18 +200,6 @@ def web(project: App) -> App:
     project.put("The end. It contradicts [[d]].", id="d")
     project.put("Alone.", id="alone")
     return project
-
-
-def test_whole_graph_takes_names_as_single_links_are_taken(web: App) -> None:
-    """A name in several collections, in another spelling, and of a memory merged into another."""
-    web.put("Once more.", id="B", collection="third")
-    web.put("[[B]] [[THIRD/b]] [[third/nothing]] [[old-one]] [[memories/old-one]]", id="links")
-    web.put("---\nmerged_from: [old-one]\n---\nBoth of them.", id="both")
-    whole = {edge for edge in edges(web.graph()) if edge[0] == "memories/links"}
-    assert {"other/b", "third/B", "memories/both"} <= {target for _, _, target in whole}
-    app = App()
-    assert whole == edges(app.connections("memories/links"))
-    app.close()
 
 
 def test_a_bare_name_means_the_memory_beside_it_in_every_answer(project: App) -> None:

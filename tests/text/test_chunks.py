@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from retain.text.chunks import Chunk, find_fences, split_chunks
+from retain.text.chunks import Chunk, split_chunks
 from tests.growth import grows_linearly
 from tests.text.test_frontmatter import times
 
@@ -82,34 +82,11 @@ def test_a_chunk_is_an_excerpt_that_starts_on_its_line(body: str) -> None:
         assert [line for text in texts(body) for line in lines(text)] == lines(body)
 
 
-@times(2)
-@given(BODIES)
-def test_only_a_turn_has_words_that_are_spoken(body: str) -> None:
-    for chunk in split_chunks(body):
-        assert chunk.spoken in chunk.text
-        assert chunk.who in chunk.text or not chunk.text.startswith(chunk.who)
-        assert chunk.who or not chunk.spoken
-
-
-@pytest.mark.parametrize("body", ["", "\n", " \n\t\r\n\x0c\n", "\u2028", "\r"])
-def test_a_blank_body_has_no_chunks(body: str) -> None:
-    assert split_chunks(body) == []
-
-
 def test_only_a_line_feed_ends_a_line() -> None:
     body = "one\x0ctwo\u2028three\x85four\rfive\nsix\x0b# no heading\n\nseven # eight"
     assert split_chunks(body) == [Chunk(body, "", 1)]
     after = "\x0c\n\u2028\n# A\nx"
     assert split_chunks(after) == [Chunk("# A\nx", "A", 3)]
-
-
-def test_windows_line_ends_change_nothing_but_the_text() -> None:
-    body = f"intro\n\n# A\n\n{words(400)}\n\n## B ##\n\n```\n# c\n```\n{words(300)}\n\nD\n===\n"
-    body += f"{words(300)}\n\n# E\n\nAnn: hi, you\nBob: hello\n\n{words(400)}"
-    found = split_chunks(body)
-    assert len(found) > 5
-    windows = split_chunks(body.replace("\n", "\r\n"))
-    assert [chunk._replace(text=chunk.text.replace("\r", "")) for chunk in windows] == found
 
 
 # Headings
@@ -172,33 +149,12 @@ def test_a_rule_below_other_text_makes_no_heading(text: str) -> None:
     assert set(paths(f"{text}\n---\n{LONG}\n# End\n{LONG}")) == {"", "End"}
 
 
-def test_fences_are_ranges_of_lines() -> None:
-    body = "a\n```py\nb\n```\n```code``` in a line\n> ~~~\n> c\n> ~~~\n~~~\n```\nd"
-    assert list(find_fences(body.split("\n"))) == [(1, 4), (5, 8), (8, 11)]
-    assert list(find_fences([])) == []
-
-
-def test_a_heading_of_a_hundred_kilobytes_gives_a_short_path() -> None:
-    found = split_chunks(f"# {'x' * 100_000}\n## a\n")
-    assert max(len(chunk.header_path) for chunk in found) < 200
-    assert len(found) > 80
-
-
 # Short sections
 
 
 def test_a_short_memory_is_one_chunk() -> None:
     body = "# Use Postgres\n\n## Context\n\nWe need SQL.\n\n## Decision\n\nPostgres.\n"
     assert split_chunks(body) == [Chunk(body.strip(), "Use Postgres", 1)]
-
-
-def test_text_before_the_first_heading_is_kept() -> None:
-    assert split_chunks("Intro.\n\n# A\n\nx") == [Chunk("Intro.\n\n# A\n\nx", "A", 1)]
-
-
-def test_a_short_section_stays_apart_from_other_headings() -> None:
-    body = f"# T\n{words(300)}\n## A\n{words(1150)}\n# U\nshort\n## C\n{words(1190)}"
-    assert paths(body)[:3] == ["T", "T > A", "U"]
 
 
 def test_a_heading_stays_with_what_it_is_about() -> None:
@@ -214,10 +170,6 @@ def test_a_long_section_is_cut_between_paragraphs() -> None:
     found = texts("\n\n".join(paragraphs))
     assert all(part in paragraphs for text in found for part in text.split("\n\n"))
     assert len(found) == 3
-
-
-def test_pieces_have_about_the_same_length() -> None:
-    assert all(len(text) > 500 for text in texts("\n\n".join(words(100) for _ in range(13))))
 
 
 def test_long_text_is_cut_at_the_best_place_there_is() -> None:
@@ -241,11 +193,6 @@ def test_a_code_fence_is_kept_together_if_it_fits() -> None:
     assert any(fence in text for text in found)
     longer = texts("```\n" + "\n\n".join(["code"] * 500) + "\n```")
     assert len(longer) == 3
-
-
-def test_a_heading_is_not_left_alone_by_a_long_paragraph() -> None:
-    found = texts(f"# T\n\n{words(1199)}")
-    assert [len(text) > 400 for text in found] == [True, True]
 
 
 # Turns
@@ -292,12 +239,6 @@ def test_a_heading_without_a_text_joins_the_section_below_it() -> None:
     ]
     assert [c.header_path for c in found] == ["T > Part > First"] * 2 + ["T > Other"] * 2
     assert not any(c.is_heading for c in found)
-
-
-def test_a_heading_with_nothing_below_it_is_a_chunk() -> None:
-    long = "word " * 400
-    last = split_chunks(f"# Title\n\n{long}\n\n# Last")[-1]
-    assert (last.text, last.header_path, last.is_heading) == ("# Last", "Last", False)
 
 
 def test_one_bold_name_is_enough() -> None:

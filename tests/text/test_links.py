@@ -68,13 +68,6 @@ def test_a_link_is_on_its_line_and_its_context_is_its_own(body: str) -> None:
     assert lines == sorted(lines)
 
 
-@times(2)
-@given(BODIES)
-def test_contexts_of_neighbours_do_not_overlap(body: str) -> None:
-    shared = "".join("".join(link.context.split()) for link in find_links(body))
-    assert len(shared) <= len("".join(body.split()))
-
-
 def test_several_links_to_one_target_are_all_kept() -> None:
     found = find_links("Plan [[x]].\nFix [[x]].\n\n[[x]]")
     edges = [(link.target, link.edge, link.line) for link in found]
@@ -186,10 +179,6 @@ def test_a_context_holds_whole_words_of_a_hundred_characters_on_each_side() -> N
     assert len(only("字" * 300 + "[[x]]" + "字" * 300).context) == 205
 
 
-def test_white_space_in_a_context_is_collapsed() -> None:
-    assert only("a\r\n\tb  [[x]]\n\n\x0cc").context == "a b [[x]] c"
-
-
 @pytest.mark.parametrize(
     "body,first,second",
     [
@@ -291,11 +280,6 @@ def test_hostile_text_takes_time_in_proportion_to_its_length(seed: str) -> None:
     assert grows_linearly(find_links, text)
     assert grows_linearly(lambda part: find_links(f"[[{part}]] `{part}"), text)
     assert grows_linearly(normalize_target, text)
-
-
-def test_backticks_of_every_length_are_paired_in_one_pass() -> None:
-    body = "".join("`" * size + " " for size in range(1, 400)) + "` " * 20_000 + "[[a]]"
-    assert targets(body) == ["a"]
 
 
 def test_a_text_without_end_has_so_many_links() -> None:
