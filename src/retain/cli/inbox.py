@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.cli.command import Args, Argument, Output, arg, command, flag, same_bank
-from retain.cli.memories import read_text
+from retain.cli.edit import EDITED_FILE, edit_text, save_file
 from retain.cli.render import Table
-from retain.errors import NotFound, RetainError, Unreadable, UsageError
+from retain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _EMPTY: Final = "The inbox is empty: nothing waits to be reviewed."
 _NEXT: Final = "Next: retain inbox{bank} show 1, accept 1, drop 1 or edit"
 _BACK: Final = "Next: retain inbox{bank} restore 1"
-_MAX_PLAN: Final = 32_000_000  # bytes of a saved plan
 _ID_DIGITS: Final = 8  # digits of an id that people see
 _ALL: Final = flag("--all", "every one there is")
 
@@ -179,38 +178,21 @@ def _report(done: Reviewed, args: Args) -> Output:
     )
 
 
-@command(
-    "inbox edit",
-    _proposal_arg(nargs="*"),
-    arg("--file PATH", "what an earlier edit left there, without an editor"),
-)
+@command("inbox edit", _proposal_arg(nargs="*"), EDITED_FILE)
 def _edit(app: App, args: Args) -> Output:
     """review proposals in your editor, all in one file"""
     from retain.capture import edit_plan
-    from retain.cli.edit import EditSession, asks_again
 
     review = app.inbox
     waiting = review.proposals()
     chosen = review.find(args.id, waiting) if args.id else waiting
     if not chosen:
         return _report(review.accept([]), args)._replace(text="", messages=[_EMPTY])
+
+    def save(text: str) -> Output:
+        return _report(review.apply(edit_plan.parse(text, chosen)), args)
+
     if args.file is not None:
-        try:
-            steps = edit_plan.parse(read_text(args.file, _MAX_PLAN), chosen)
-        except Unreadable as error:
-            error.hint = f"Mend {args.file}, and run the command again."
-            raise
-        return _report(review.apply(steps), args)
+        return save_file(args.file, save)
     text = edit_plan.compose(chosen, {it.id: f"{_age(it)} ago, {_origin(it)}" for it in chosen})
-    with EditSession("The inbox is as it was.") as session:
-        while True:
-            try:
-                steps = edit_plan.parse(session.edit("inbox.txt", text.encode()), chosen)
-                break
-            except RetainError as error:
-                if not isinstance(error, Unreadable) or not asks_again(error):
-                    raise session.keep_text(error, "retain inbox edit --file") from error
-        output = _report(review.apply(steps), args)
-        if not output.code:
-            return output
-        return output._replace(warnings=[*output.warnings, f"Your text is in {session.keep()}."])
+    return edit_text("inbox.txt", text.encode(), save, f"retain inbox edit{same_bank(args)}")
