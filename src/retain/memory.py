@@ -241,6 +241,15 @@ class Merged(NamedTuple):
     written: Written
     trashed: tuple[Trashed, ...]
 
+    def to_dict(self) -> Data:
+        return {
+            **self.written.to_dict(),
+            "status": "merged",
+            "target": self.written.memory.ref,
+            "sources_merged": len(self.trashed),
+            "trashed": [entry.name for entry in self.trashed],
+        }
+
 
 class Linked(NamedTuple):
     """A file or a memory that a memory links to, and how the file is now."""

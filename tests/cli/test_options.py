@@ -35,7 +35,7 @@ LINKED = keys(
     "memory_id id collection score title type content anchor_context edge_type file_path "
     "freshness line links degraded"
 )
-MERGED = keys("status target sources_merged trashed id collection file_path hash commit warnings")
+MERGED = WRITTEN | keys("target sources_merged trashed")
 INDEX = keys("chunks vectors pending held model")
 INDEXED = INDEX | keys("added changed removed vectors_made problems")
 STATS = INDEX | keys("count total_size bytes tags types memory_path index_size problems")

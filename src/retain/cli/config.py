@@ -16,12 +16,11 @@ A project's config may set only the keys that `list` marks so.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 from retain import config
 from retain.app import App
 from retain.categories import Rules
-from retain.cli.command import Args, Output, arg, command, command_group, flag
+from retain.cli.command import Output, arg, command, command_group, flag
 from retain.cli.render import Table
 from retain.config import Scalar
 from retain.errors import ConfigError, NewerFormat, UsageError
@@ -52,7 +51,6 @@ def _set(app: App, key: str, value: str) -> Output:
         text = _format(parsed)
         raise UsageError(
             f"a project cannot set {key} to {text}: {reason}",
-            unchanged="Nothing was changed.",
             hint=f"Set it in your own config: `retain config set {key} {text} --global`.",
         )
     if key.startswith("engine."):
@@ -69,7 +67,7 @@ def _unset(app: App, key: str) -> Output:
     path, was_set = app.set_config(config.setting(key), None)
     data: dict[str, object] = {"key": key, "file": path, "changed": was_set}
     lines = [f"{key} is {'no longer' if was_set else 'not'} set there."]
-    if _is_known(key, _rules(app)):
+    if _is_known(app, key):
         value, origin = _in_force(app, key)
         data |= {"value": value, "origin": origin}
         lines.append(f"In force: {_format(value)} ({origin})")
@@ -79,43 +77,41 @@ def _unset(app: App, key: str) -> Output:
 @command(
     "config list",
     arg("section SECTION", "only memory, hooks, engine ...", nargs="?", default=""),
-    flag("--all", "also the settings of engines that nobody has set"),
+    flag("--all", "also the settings of engines that nobody has set", dest="every"),
 )
-def _list(app: App, section: str, args: Args) -> Output:
+def _list(app: App, section: str, every: bool) -> Output:
     """the settings by section, their values and where these come from"""
-    rules = _rules(app)
-    settings = [item for item, _ in config.list_settings(app.config) if _is_known(item.key, rules)]
-    sections = dict.fromkeys(setting.key.partition(".")[0] for setting in settings)
+    settings = [item for item, _ in config.list_settings(app.config) if _is_known(app, item.key)]
+    sections = dict.fromkeys(map(_section, settings))
     if section and section not in sections:
-        raise UsageError(
-            f"there is no section {section!r}", hint=f"There are: {', '.join(sections)}."
-        )
-    data = []
-    rows: list[Sequence[str]] = []
-    left_out = 0
+        hint = f"There are: {', '.join(sections)}."
+        raise UsageError(f"there is no section {section!r}", hint=hint)
+    data, left_out = [], 0
+    rows: list[tuple[str, ...]] = []
     for setting in settings:
-        name = setting.key.partition(".")[0]
-        if section and name != section:
+        if section and _section(setting) != section:
             continue
         value, origin = _in_force(app, setting.key)
         facts = {"about": setting.about, "project": setting.project}
         data.append({"key": setting.key, "value": value, "origin": origin, **facts})
-        if name == "engine" and origin == "default" and not (args.all or section):
+        if _section(setting) == "engine" and origin == "default" and not (every or section):
             left_out += 1
             continue
-        if rows and rows[-1][0].partition(".")[0] != name:
+        if rows and not rows[-1][0].startswith(f"{_section(setting)}."):
             rows.append(("", "", "", ""))
-        text = _format(value)
-        if setting.key.endswith((".schema", ".description")) and len(text) > 60:
-            text = f"{text[:57]}..."  # a whole schema is not for a cell
-        rows.append((setting.key, text, origin, "yes" if setting.project else "no"))
+        rows.append((setting.key, _format(value), origin, "yes" if setting.project else "no"))
     more = f"{left_out} settings of engines are as they come: retain config list engine"
+    columns = ("Key", "Value", "From", "A project may set it")
     return Output(
         data,
-        table=Table(("Key", "Value", "From", "A project may set it"), rows),
+        table=Table(columns, rows, flexible=("Value",)),
         messages=[more if left_out else ""],
-        warnings=[*app.config.warnings, *rules.warnings],
+        warnings=[*app.config.warnings, *_rules(app).warnings],
     )
+
+
+def _section(setting: config.Setting) -> str:
+    return setting.key.partition(".")[0]
 
 
 @command("config path")
@@ -128,12 +124,19 @@ def _path(app: App) -> Output:
 @command("config check")
 def _check(app: App) -> Output:
     """what is wrong or ignored in them"""
+    from retain.records.schema import find_schema_faults
+
+    notes = []
     try:
-        warnings = [*app.config.warnings, *_rules(app).warnings, *_unusable_schemas(app)]
+        warnings = [*app.config.warnings, *_rules(app).warnings]
+        for category in _rules(app).categories.values():
+            for fault in find_schema_faults(category.schema)[:1] if category.schema else ():
+                name = category.name
+                warnings.append(f"the schema of the category {name} cannot be used: {fault}")
+        if off := config.switched_off(app.config):
+            notes = [f"memory is {off}"]
     except (ConfigError, NewerFormat) as error:
-        return Output({"warnings": [error.message], "notes": []}, [error.message], code=1)
-    off = config.switched_off(app.config)
-    notes = [f"memory is {off}"] if off else []
+        warnings = [error.message]
     lines = warnings or ["The configuration is fine."]
     return Output(
         {"warnings": warnings, "notes": notes},
@@ -142,61 +145,44 @@ def _check(app: App) -> Output:
     )
 
 
-def _unusable_schemas(app: App) -> list[str]:
-    """The schemas of categories that nothing can be checked against."""
-    categories = [item for item in _rules(app).categories.values() if item.schema is not None]
-    if not categories:
-        return []
-    from retain.records.schema import find_schema_faults
-
-    return [
-        f"the schema of the category {category.name} cannot be used: {fault}"
-        for category in categories
-        for fault in find_schema_faults(category.schema)[:1]
-    ]
-
-
 def _refuse_unclear(key: str, value: str) -> None:
     """An address that is read in two ways could send a part of a password anywhere."""
-    if key == "engine.banks":
-        from retain.index.engines.naming import banks
+    from retain.index.engines.addresses import fault
+    from retain.index.engines.naming import banks
 
+    if key == "engine.banks":
         try:
             banks(value)
         except ConfigError as error:
             raise UsageError(error.message, hint=error.hint) from None
-    if not key.endswith("url") or not value:
-        return
-    from retain.index.engines.addresses import fault
-
-    if expected := fault(key.split(".")[1], value):
+    if key.endswith("url") and value and (expected := fault(key.split(".")[1], value)):
         # Not the address itself: what cannot be read may be a password anywhere.
         raise UsageError(f"that is no address for {key}", hint=f"It {expected}")
 
 
 def _refuse_unknown(app: App, key: str) -> None:
     """A setting of a category that there is not is a slip of the pen."""
-    if key.startswith("categories.") and not _is_known(key, rules := _rules(app)):
+    if not _is_known(app, key):
         name = key.split(".")[1]
         raise UsageError(
-            f"there is no category {name!r}, only {', '.join(rules.categories)}",
+            f"there is no category {name!r}, only {', '.join(_rules(app).categories)}",
             hint=f"`retain config set categories.{name}.folder FOLDER` adds one.",
         )
 
 
-def _is_known(key: str, rules: Rules) -> bool:
+def _is_known(app: App, key: str) -> bool:
     """Whether a setting is of no category, or of one that is not ignored."""
-    return not key.startswith("categories.") or key.split(".")[1] in rules.categories
+    return not key.startswith("categories.") or key.split(".")[1] in _rules(app).categories
+
+
+def _rules(app: App) -> Rules:
+    return config.rules(app.config, app.location.root)
 
 
 def _in_force(app: App, key: str) -> tuple[Scalar, str]:
     """A setting's value as anyone may see it, and where it comes from."""
     value, origin = app.config.value(key)
     return _mask_password(key, value), origin
-
-
-def _rules(app: App) -> Rules:
-    return config.rules(app.config, app.location.root)
 
 
 def _mask_password(key: str, value: Scalar) -> Scalar:

@@ -12,7 +12,7 @@ from retain.cli.memories import parse_fields, read_memory_text
 from retain.cli.search import shortfalls
 
 if TYPE_CHECKING:
-    from retain.search.duplicates import Alike, Member
+    from retain.search.duplicates import Alike
 
 
 @command(
@@ -35,37 +35,19 @@ def _merge(app: App, args: Args) -> Output:
     """
     sources = [app.find_own(ref).address for ref in args.sources]
     text = read_memory_text(app, args.content)
-    written, trashed = app.merge(
-        sources, args.into, text, collection=args.collection, **parse_fields(args)
-    )
-    memory = written.memory
+    merged = app.merge(sources, args.into, text, collection=args.collection, **parse_fields(args))
+    written, trashed = merged
     lines = [
-        f"Merged {len(trashed)} memories into: {memory.ref}",
-        f"File: {memory.path}",
+        f"Merged {len(trashed)} memories into: {written.memory.ref}",
+        f"File: {written.memory.path}",
         *(f"In the trash as: {entry.path}" for entry in trashed),
         *([f"Committed: {written.commit[:10]}"] if written.commit else []),
     ]
-    data = {
-        "status": "merged",
-        "target": memory.ref,
-        "sources_merged": len(trashed),
-        "trashed": [entry.name for entry in trashed],
-        "id": memory.id,
-        "collection": memory.collection,
-        "file_path": memory.path,
-        "hash": memory.hash,
-        "commit": written.commit or None,
-        "warnings": list(written.warnings),
-    }
     bank = same_bank(args)
     undo = [f"  retain restore --trash {shlex.quote(entry.name)}{bank}" for entry in trashed]
-    return Output(
-        data,
-        lines,
-        quiet=[memory.ref],
-        messages=["Bring one back with:", *undo],
-        warnings=written.warnings,
-    )
+    messages = ["Bring one back with:", *undo]
+    quiet = [written.memory.ref]
+    return Output(merged, lines, quiet=quiet, messages=messages, warnings=written.warnings)
 
 
 @command(
@@ -86,7 +68,7 @@ def _suggest_merges(app: App, threshold: float, kind: str, limit: int, args: Arg
     clusters = app.suggest_merges(threshold, kind, limit)
     data, texts = [], []
     for number, cluster in enumerate(clusters):
-        merge = _merge_command([_quote(member) for member in cluster.members], args)
+        merge = _merge_command([member.address for member in cluster.members], args)
         data.append({**cluster.to_dict(number, threshold), "command": merge})
         lines = [f"{cluster.score:.2f}  group {number}: {len(cluster.members)} memories"]
         lines += [f"      {member.ref}: {member.preview}" for member in cluster.members]
@@ -94,25 +76,16 @@ def _suggest_merges(app: App, threshold: float, kind: str, limit: int, args: Arg
     messages = _if_none(app, clusters, "No memories are alike enough to be merged.")
     if kind and app.has_model():
         messages.append(f"Only memories of the type {kind} were compared; --type all takes any.")
-    return Output(
-        data,
-        "\n".join(texts),
-        quiet=[" ".join(member.ref for member in cluster.members) for cluster in clusters],
-        messages=messages,
-    )
-
-
-def _quote(member: Member) -> str:
-    """A memory as an argument that names it alone."""
-    return shlex.quote(f"{member.collection}/{member.id}")
+    quiet = [" ".join(member.ref for member in cluster.members) for cluster in clusters]
+    return Output(data, "\n".join(texts), quiet=quiet, messages=messages)
 
 
 def _merge_command(refs: Sequence[str], args: Args) -> str:
-    return f"retain merge {' '.join(refs)} --into NEW --content FILE{same_bank(args)}"
+    return f"retain merge {shlex.join(refs)} --into NEW --content FILE{same_bank(args)}"
 
 
-def _supersede_command(older: Member, newer: str, args: Args) -> str:
-    return f"retain supersede {_quote(older)} --by {shlex.quote(newer)}{same_bank(args)}"
+def _supersede_command(older: str, newer: str, args: Args) -> str:
+    return f"retain supersede {shlex.join([older, '--by', newer])}{same_bank(args)}"
 
 
 def _if_none(app: App, values: Sequence[object], message: str) -> list[str]:
@@ -138,12 +111,10 @@ def _dedupe(app: App, args: Args) -> Output:
     data, texts = [], []
     for pair in pairs:
         older, newer = pair.older, pair.newer
-        accept = _supersede_command(older, newer.ref, args)
+        accept = _supersede_command(older.address, newer.ref, args)
         if pair.action == "merge":
-            accept = _merge_command([_quote(older), _quote(newer)], args)
-        row = {name: getattr(pair, name) for name in ("action", "score", "reason")}
-        row |= {"older": older.to_dict(), "newer": newer.to_dict()}
-        data.append({**row, "command": accept, "degraded": degraded.to_dict()})
+            accept = _merge_command([older.address, newer.address], args)
+        data.append({**pair.to_dict(), "command": accept, "degraded": degraded.to_dict()})
         texts.append(
             f"{pair.score:.2f}  {pair.action}: {pair.reason}\n"
             f"      older  {older.ref}: {older.preview}\n"
@@ -163,10 +134,10 @@ def similar_notes(similar: Sequence[Alike], new: str, args: Args) -> list[str]:
     """What `put` says of memories that are like the one just stored, and what can be done."""
     lines = []
     for alike in similar[:3]:
-        merge = _merge_command([_quote(alike.member), shlex.quote(new)], args)
+        old = alike.member
         lines += [
-            f"Looks like {alike.member.ref} ({alike.score:.2f}): {alike.member.preview}",
-            f"  if this one replaces it: {_supersede_command(alike.member, new, args)}",
-            f"  or make them one: {merge}",
+            f"Looks like {old.ref} ({alike.score:.2f}): {old.preview}",
+            f"  if this one replaces it: {_supersede_command(old.address, new, args)}",
+            f"  or make them one: {_merge_command([old.address, new], args)}",
         ]
     return lines

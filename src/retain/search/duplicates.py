@@ -54,6 +54,11 @@ class Member(NamedTuple):
         return f"{self.collection}/{self.id}" if self.collection else self.id
 
     @property
+    def address(self) -> str:
+        """A reference that names this memory alone, whatever else shares its id."""
+        return f"{self.collection}/{self.id}"
+
+    @property
     def age(self) -> tuple[float, int]:
         """When it was last changed, to the second, and when its file was written, much finer."""
         moment = parse_time(self.updated_at) or parse_time(self.created_at)
@@ -114,6 +119,9 @@ class Proposal(NamedTuple):
     newer: Member
     score: float
     reason: str
+
+    def to_dict(self) -> Data:
+        return {**self._asdict(), "older": self.older.to_dict(), "newer": self.newer.to_dict()}
 
 
 # Groups
