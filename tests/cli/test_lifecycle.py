@@ -128,6 +128,7 @@ def _typed(words: list[str], lines: str, cwd: Path) -> tuple[int, str]:
 @pytest.mark.slow
 def test_new_asks_on_a_terminal(store: Store) -> None:
     answers = [
+        "",  # the title is made from the fields
         *("maybe", "accepted"),  # what is no choice is asked again
         *("", "one writer is not enough"),  # and so is what cannot be left out
         "Postgres 17",

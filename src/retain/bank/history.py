@@ -119,7 +119,8 @@ class History:
             author = ""
             with contextlib.suppress(RetainError):
                 meta = parse_file(name, self.bank.read_version(memory, number) or b"").meta
-                author = str(meta.get("updated_by") or meta.get("created_by") or "")
+                key = "updated_by" if meta.get("updated_at") else "created_by"
+                author = str(meta.get(key) or "")  # who changed it last, if anyone says so
             kept = "kept before a change"
             versions.append(Version(f"v{number}", when, author, kept, "numbered"))
         return versions

@@ -126,9 +126,9 @@ def flag(name: str, about: str = "", **settings: Any) -> Argument:
     return arg(name, about, action="store_true", **settings)
 
 
-def repeated(spec: str, about: str) -> Argument:
+def repeated(spec: str, about: str, **settings: Any) -> Argument:
     """An option that may be given several times."""
-    return arg(spec, about, action="append", default=[])
+    return arg(spec, about, action="append", default=[], **settings)
 
 
 def memory_arg(names: str = "id or collection/id", **settings: Any) -> Argument:
@@ -170,6 +170,14 @@ def share(text: str) -> float:
         if 0 <= float(text) <= 1:
             return float(text)
     raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
+
+
+def duration(text: str) -> int:
+    """The seconds of a time such as 90s, 30m, 8h or 30d, as argparse takes it."""
+    unit = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}.get(text[-1:], 0)
+    if not text[:-1].isdecimal() or len(text) > 7 or not int(text[:-1]) * unit:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 30m, 8h or 30d")
+    return int(text[:-1]) * unit
 
 
 def filled(text: str) -> str:
@@ -578,7 +586,7 @@ def _report(error: RetainError, *, as_json: bool) -> None:
 
 def ask(question: str) -> str:
     """What a person at the terminal answers."""
-    print(visible(question), end=" ", file=sys.stderr, flush=True)
+    print(visible(question).rstrip(), end=" ", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     if not line:
         raise UsageError("the question was not answered")

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING
 
-from retain.cli.command import Args, Output, arg, command, confirm, either, flag, memory_arg, plural
+from retain.cli.command import (
+    Args,
+    Output,
+    arg,
+    command,
+    confirm,
+    duration,
+    either,
+    flag,
+    memory_arg,
+    plural,
+)
 from retain.cli.memories import versions_table, written_output
 from retain.cli.render import Table, colour_diff
 from retain.errors import UsageError
@@ -25,9 +35,8 @@ def _versions(app: App, ref: str, collection: str | None) -> Output:
       retain versions gpu-patterns
     """
     versions = app.versions(ref, collection=collection)
-    return Output(
-        versions, table=versions_table(versions), quiet=[version.version for version in versions]
-    )
+    quiet = [version.version for version in versions]
+    return Output(versions, table=versions_table(versions), quiet=quiet)
 
 
 @command(
@@ -57,12 +66,7 @@ def _diff(app: App, ref: str, collection: str | None, older: str, newer: str) ->
     "--collection",
     either(
         arg("--version V", "the text to bring back: v2, HEAD~1, a commit"),
-        arg(
-            "--trash ID",
-            "the deleted memory to bring back",
-            nargs="?",
-            const="",
-        ),
+        arg("--trash ID", "the deleted memory to bring back", nargs="?", const=""),
     ),
     arg("--id NEW", "with --trash: under another id", dest="new", default=""),
 )
@@ -100,10 +104,10 @@ def _restore(app: App, args: Args) -> Output:
 @command(
     "trash",
     arg("action", "what to do", choices=("list", "empty")),
-    arg("--older-than AGE", "with empty: only what is older, as 30d", default=""),
+    arg("--older-than AGE", "with empty: only what is older, as 30d", type=duration, default=0),
     flag("--yes", "with empty: do not ask"),
 )
-def _trash(app: App, action: str, older_than: str, yes: bool) -> Output:
+def _trash(app: App, action: str, older_than: int, yes: bool) -> Output:
     """List or empty the trash.
 
     Deleted memories wait in the bank's .trash/ until you empty it.
@@ -124,7 +128,10 @@ def _trash(app: App, action: str, older_than: str, yes: bool) -> Output:
             flexible=("Collection",),
         )
         return Output(entries, table=table, quiet=[entry.name for entry in entries])
-    before = _before(older_than)
+    before = ""
+    if older_than:
+        moment = time.gmtime(max(0.0, time.time() - older_than))
+        before = time.strftime("%Y-%m-%dT%H:%M:%SZ", moment)
     number = sum(not before or entry.deleted_at < before for entry in app.trashed())
     if number and not yes:
         confirm(
@@ -134,14 +141,3 @@ def _trash(app: App, action: str, older_than: str, yes: bool) -> Output:
         )
     gone = app.empty_trash(before)
     return Output(gone, [f"Destroyed {plural(len(gone), 'trashed file')}."], quiet="")
-
-
-def _before(age: str) -> str:
-    """The time that an age such as 30d reaches back to."""
-    if not age:
-        return ""
-    match = re.fullmatch(r"([0-9]{1,6})([dhm])", age)
-    if not match:
-        raise UsageError(f"{age!r} is not an age", hint="Write 30d, 12h or 90m.")
-    seconds = int(match[1]) * {"d": 86_400, "h": 3_600, "m": 60}[match[2]]
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(max(0.0, time.time() - seconds)))

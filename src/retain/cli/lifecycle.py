@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain.app import App
@@ -11,6 +10,7 @@ from retain.cli.command import (
     Args,
     Output,
     arg,
+    ask,
     command,
     flag,
     limit_arg,
@@ -20,7 +20,6 @@ from retain.cli.command import (
     split_words,
 )
 from retain.cli.render import Table
-from retain.errors import UsageError
 from retain.records.match import LIFECYCLE_EVENTS
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 _REASON: Final = arg("--reason WHY", "why, in a sentence", default="")
 
 
-def outcome_output(done: Outcome, messages: Sequence[str] = ()) -> Output:
+def outcome_output(done: Outcome, message: str = "", by: str = "") -> Output:
     """What every step of a typed memory's life answers with."""
     from retain.records.lifecycle import NO_REASON
 
@@ -44,12 +43,13 @@ def outcome_output(done: Outcome, messages: Sequence[str] = ()) -> Output:
         "Renamed from": done.renamed_from,
         "Reason": reason if reason != NO_REASON else "",
         "Committed": done.commit[:10],
+        "By": by,
     }
     return Output(
         done,
-        [f"{name}: {value}" for name, value in facts.items() if value],
+        facts,
         quiet=[memory.ref],
-        messages=[*(f"mended: {note}" for note in done.notes), *messages],
+        messages=[*(f"mended: {note}" for note in done.notes), message],
         warnings=done.warnings,
     )
 
@@ -67,7 +67,7 @@ def _retire(app: App, args: Args, ref: str, reason: str, collection: str | None)
     done = app.retire(ref, reason, collection)
     days = app.records.rules.grace_period_days
     back = f"retain restore {done.memory.ref}{same_bank(args)}"
-    return outcome_output(done, [f"It can be brought back for {days} days: {back}"])
+    return outcome_output(done, f"It can be brought back for {days} days: {back}")
 
 
 @command("archive", "ID", "--collection", _REASON)
@@ -97,7 +97,7 @@ def restore_retired(app: App, ref: str, collection: str | None) -> Output:
     """Put a retired memory in force again, as `restore` without a version does."""
     done = app.unretire(ref, collection)
     older = f"For an earlier text of it: retain restore {done.memory.ref} --version V"
-    return outcome_output(done, [older if done.status.startswith("already") else ""])
+    return outcome_output(done, older if done.status.startswith("already") else "")
 
 
 @command(
@@ -115,9 +115,8 @@ def _supersede(app: App, ref: str, by: str, collection: str | None) -> Output:
       retain supersede use-mysql --by use-postgres
     """
     old, new = app.supersede(ref, by, collection)
-    output = outcome_output(old)
     data = {**old.to_dict(), "superseded_by": new.memory.ref}
-    return output._replace(data=data, text=[*output.text, f"By: {new.memory.ref}"])
+    return outcome_output(old, by=new.memory.ref)._replace(data=data)
 
 
 @command(
@@ -164,7 +163,7 @@ def _changes(app: App, ref: str, since: str, limit: int) -> Output:
     ),
     arg("--id", "its id; else made from the title", default=""),
     arg("--tags A,B", "tags, with commas", type=split_words, default=""),
-    repeated("--file PATH", "a file of the project it is about; may be repeated"),
+    repeated("--file PATH", "a file of the project it is about; may be repeated", dest="files"),
     arg("--confidence X", "how sure it is, from 0 to 1", type=float),
     flag("--force", "store it over one in force, or beyond a limit"),
     "--allow-secret",
@@ -172,8 +171,9 @@ def _changes(app: App, ref: str, since: str, limit: int) -> Output:
 def _new(app: App, args: Args, category: str, field: list[str]) -> Output:
     r"""Store a decision, a runbook, a constraint: a memory with fields.
 
-    On a terminal it asks for each field; elsewhere give them with --field. Unknown fields and
-    values that the category does not know are refused, with the ones it knows.
+    On a terminal it asks for the title and each field; elsewhere give them with --title and
+    --field. Unknown fields and values that the category does not know are refused, with the ones
+    it knows.
 
     decision         status context decision rationale [alternatives consequences]
     runbook          trigger steps verification [symptoms root_cause environment]
@@ -191,29 +191,13 @@ def _new(app: App, args: Args, category: str, field: list[str]) -> Output:
     from retain.records import forms
 
     form = forms.form(category, app.records.rules)
-    content = forms.parse_fields(form, field)
+    content, title = forms.parse_fields(form, field), args.title
     if not field and sys.stdin.isatty():
-        content = forms.ask_fields(form, _prompt)
-    done = app.record(
-        category,
-        content,
-        id=args.id,
-        force=args.force,
-        allow_secret=args.allow_secret,
-        title=args.title,
-        tags=args.tags,
-        files=args.file,
-        confidence=args.confidence,
-    )
-    return outcome_output(done)
-
-
-def _prompt(question: str) -> str:
-    print(question, end="", file=sys.stderr, flush=True)
-    line = sys.stdin.readline()
-    if not line:
-        raise UsageError("the questions were not answered to the end")
-    return line.strip()
+        title = title or ask("Title (empty: from the fields):")
+        content = forms.ask_fields(form, ask)
+    names = ("id", "force", "allow_secret", "tags", "files", "confidence")
+    options = {name: getattr(args, name) for name in names}
+    return outcome_output(app.record(category, content, title=title, **options))
 
 
 @command(

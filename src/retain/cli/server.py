@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
-import re
 import signal
 import sys
 import threading
@@ -13,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from retain.cli.command import Args, Output, arg, command, either, flag, open_app
+from retain.cli.command import Args, Output, arg, command, duration, either, flag, open_app
 from retain.errors import RetainError, UsageError
 
 if TYPE_CHECKING:
@@ -155,20 +153,12 @@ def _signals_set(ended: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _parse_duration(text: str) -> int:
-    match = re.fullmatch(r"(\d{1,6})([smhd])", text)
-    seconds = int(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]] if match else 0
-    if not seconds:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 30m or 8h")
-    return seconds
-
-
 @command(
     "serve",
     either(
         arg(
             "--idle",
-            type=_parse_duration,
+            type=duration,
             default="30m",
             metavar="TIME",
             help="end when nobody asked for so long: 90s, 30m (the default), 8h",
