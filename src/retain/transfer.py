@@ -12,11 +12,11 @@ import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from retain import __version__
-from retain.bank import markdown, records_json
+from retain.bank import markdown
 from retain.bank.bank import Bank
 from retain.bank.files import Directory, saving, write_whole
 from retain.config import FILE as CONFIG
@@ -50,14 +50,15 @@ from retain.text.secrets import redact, redact_value
 MANIFEST: Final = "retain-export.json"
 MAX_MANIFEST: Final = 100_000_000
 MAX_FILES: Final = 200_000
-MAX_TOTAL: Final = 2_000_000_000
-BOMB_TOTAL: Final = 100_000_000  # text that unpacks to more than this ...
-BOMB_RATIO: Final = 100  # ... and to this many times its archive is no text
+BOMB_TOTAL: Final = 100_000_000  # an archive that unpacks to more than this ...
+BOMB_RATIO: Final = 100  # ... and to this many times its size is no text
 
 _NOT_WRITTEN: Final = "Nothing was written."
 _FIELD: Final = re.compile(r"([A-Za-z_][\w-]{0,63}):[ \t]+(\S.*)")
 # What zipfile raises for damaged, encrypted and unknown entries; zlib.error is an Exception only.
 _UNPACKING: Final = (zipfile.BadZipFile, zlib.error, RuntimeError, OSError, EOFError, ValueError)
+
+_Files = dict[str, bytes]  # by `collection/name`, or the name alone at the root
 
 
 class Exported(NamedTuple):
@@ -68,23 +69,11 @@ class Exported(NamedTuple):
     warnings: Sequence[str]
 
 
-class Incoming(NamedTuple):
-    """One file on its way in."""
-
-    collection: str
-    name: str
-    data: bytes
-
-    @property
-    def path(self) -> str:
-        return f"{self.collection}/{self.name}".lstrip("/")
-
-
 class Plan(NamedTuple):
     """Everything a source holds, checked, and what of it is left behind."""
 
     source: str
-    incoming: Sequence[Incoming]
+    files: _Files
     warnings: Sequence[str]
 
 
@@ -113,8 +102,13 @@ def export(bank: Bank, target: str) -> Exported:
     if os.path.join(os.path.realpath(target), "").startswith(os.path.join(bank.root, "")):
         hint = "Export to a place outside it."
         raise UsageError(f"{target} is inside the bank", unchanged=_NOT_WRITTEN, hint=hint)
+    is_zip = target.endswith(".zip")
+    is_empty = os.path.isdir(target) and not is_zip and not os.listdir(target)
+    if os.path.lexists(target) and not is_empty:
+        hint = "Name a new file, or a new or empty directory."
+        raise Conflict(f"{target} exists already", unchanged=_NOT_WRITTEN, hint=hint)
     problems: list[Problem] = []
-    files: dict[str, bytes] = {}
+    files: _Files = {}
     for memory in bank.memories(problems=problems):
         name = memory.ref + os.path.splitext(memory.path)[1]
         if name.isprintable():
@@ -131,11 +125,6 @@ def export(bank: Bank, target: str) -> Exported:
         "files": {name: _digest(data) for name, data in sorted(files.items())},
     }
     files[MANIFEST] = json.dumps(manifest, ensure_ascii=False, indent=2).encode() + b"\n"
-    is_zip = target.endswith(".zip")
-    is_empty = os.path.isdir(target) and not is_zip and not os.listdir(target)
-    if os.path.lexists(target) and not is_empty:
-        hint = "Name a new file, or a new or empty directory."
-        raise Conflict(f"{target} exists already", unchanged=_NOT_WRITTEN, hint=hint)
     if is_zip:
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
@@ -148,7 +137,7 @@ def export(bank: Bank, target: str) -> Exported:
     return Exported(target, memories, warnings)
 
 
-def _read_profiles(bank: Bank) -> dict[str, bytes]:
+def _read_profiles(bank: Bank) -> _Files:
     if bank.location.kind != "retain" or not bank.location.exists:
         return {}
     with Directory.open(bank.root) as root:
@@ -159,7 +148,7 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _write_directory(target: str, files: Mapping[str, bytes]) -> None:
+def _write_directory(target: str, files: _Files) -> None:
     try:
         with saving(target):
             for name, data in files.items():
@@ -178,18 +167,19 @@ def take_over(bank: Bank, plan: Plan, *, replace: bool, allow_secret: bool) -> I
     """Store everything or nothing; what is here already is not doubled or overwritten."""
     warnings = [*plan.warnings]
     here = {(key(memory.collection), key(memory.id)): memory for memory in bank.memories()}
-    new: list[Incoming] = []
+    new: list[tuple[str, str, bytes]] = []
     same: list[str] = []
     differing: list[tuple[Memory, bytes]] = []
-    for file in plan.incoming:
-        clean = _redact(file, warnings, allow_secret=allow_secret)
-        old = here.get((key(clean.collection), key(os.path.splitext(clean.name)[0])))
+    for path, raw in plan.files.items():
+        data = _redact(path, raw, warnings, allow_secret=allow_secret)
+        collection, _, name = path.rpartition("/")
+        old = here.get((key(collection), key(os.path.splitext(name)[0])))
         if old is None:
-            new.append(clean)
-        elif old.data == clean.data:
+            new.append((collection, name, data))
+        elif old.data == data:
             same.append(old.ref)
         else:
-            differing.append((old, clean.data))
+            differing.append((old, data))
     placed = bank.place_all(new, differing if replace else ())
     others = [old.ref for old, _ in differing]
     return Imported(
@@ -203,39 +193,29 @@ def take_over(bank: Bank, plan: Plan, *, replace: bool, allow_secret: bool) -> I
     )
 
 
-def _redact(file: Incoming, warnings: list[str], *, allow_secret: bool) -> Incoming:
-    """The file as it may be stored; what has to be said about secrets goes into `warnings`."""
-    named = redact(file.path)[1]
+def _redact(path: str, raw: bytes, warnings: list[str], *, allow_secret: bool) -> bytes:
+    """A file as it may be stored; what has to be said about secrets goes into `warnings`."""
+    named = redact(path)[1]
     if named and not allow_secret:
         raise _refuse(
             f"a file's name looks like a secret ({', '.join(named)})",
             "Rename it, or take it as it is with --allow-secret.",
         )
     # Bytes that are no text pass through as they are, with the text around them looked at.
-    text, kinds = redact(file.data.decode("utf-8", "surrogateescape"))
+    text, kinds = redact(raw.decode("utf-8", "surrogateescape"))
     data = text.encode("utf-8", "surrogateescape")
-    if file.name.endswith(".json"):
+    if path.endswith(".json"):
         with contextlib.suppress(ValueError, RecursionError):
             # The quoting of a record hides secrets from a look at the text.
-            record = json.loads(data)
-            clean, more = redact_value(record)
-            if more and isinstance(clean, dict):
-                kinds += more
-                data = _edit_record(data, record, clean)
+            clean, hidden = redact_value(json.loads(data))
+            if hidden:
+                kinds += hidden
+                data = json.dumps(clean, ensure_ascii=False, indent=2).encode() + b"\n"
     if not kinds:
-        return file
+        return raw
     verb = "stored as given, with" if allow_secret else "replaced"
-    warnings.append(f"{file.path}: {verb} {', '.join(sorted(set(kinds)))}")
-    return file if allow_secret else file._replace(data=data)
-
-
-def _edit_record(data: bytes, old: Mapping[str, object], new: Mapping[str, object]) -> bytes:
-    """A record with other values; where it cannot be edited in place, it is written anew."""
-    try:
-        changes = {name: value for name, value in new.items() if old.get(name) != value}
-        return records_json.edit(data, changes)
-    except Unreadable:
-        return json.dumps(new, ensure_ascii=False, indent=2).encode()
+    warnings.append(f"{path}: {verb} {', '.join(sorted(set(kinds)))}")
+    return raw if allow_secret else data
 
 
 def plan(source: str, max_bytes: int) -> Plan:
@@ -251,33 +231,35 @@ def plan(source: str, max_bytes: int) -> Plan:
         files = _read_zip(source, max_bytes, warnings)
     elif source.endswith(SUFFIXES):
         with Directory.open(os.path.dirname(source)) as directory:
-            files = iter([Incoming("memories", name, directory.read(name, max_bytes))])
+            files = {f"memories/{name}": directory.read(name, max_bytes)}
     else:
         raise _refuse(
             f"{source} is not a zip file or a memory",
             "Give a zip from `retain export`, a store's directory, or a .md file.",
         )
-    incoming, manifest = _check_names(files, source)
-    if not _check_manifest(source, manifest, incoming, warnings):
-        incoming = [_mend_head(file, warnings) for file in incoming]
-    return Plan(source, incoming, warnings)
+    manifest = files.pop(MANIFEST, b"")
+    files = _check_names(source, files)
+    if not _check_manifest(source, manifest, files, warnings):
+        files = {path: _mend_head(path, data, warnings) for path, data in files.items()}
+    return Plan(source, files, warnings)
 
 
-def _read_directory(source: str, max_bytes: int, warnings: list[str]) -> Iterator[Incoming]:
+def _read_directory(source: str, max_bytes: int, warnings: list[str]) -> _Files:
     """The files of a bank of any kind, or of a directory that holds one."""
     location = find_bank(source, {}, bank=source)
     read_file(config_file(location.root), follow=False)  # a newer format is refused
     bank = Bank(location, max_bytes=max_bytes)
-    default = KINDS[location.kind].default_collection or "memories"
     manifest = os.path.join(location.root, MANIFEST)
     is_bank = location.kind == "retain" and any(
         os.path.isfile(path) for path in (manifest, os.path.join(location.root, CONFIG))
     )
+    at_root = "" if is_bank else KINDS[location.kind].default_collection or "memories"
     problems: list[Problem] = []
+    files: _Files = {}
     for memory in bank.memories(problems=problems):
         if memory.path != manifest:
-            collection = memory.collection or ("" if is_bank else default)
-            yield Incoming(collection, os.path.basename(memory.path), memory.data)
+            path = f"{memory.collection or at_root}/{os.path.basename(memory.path)}"
+            files[path.removeprefix("/")] = memory.data
     for path, reason, is_minor in problems:
         if is_minor or path == manifest:
             continue
@@ -287,35 +269,37 @@ def _read_directory(source: str, max_bytes: int, warnings: list[str]) -> Iterato
         warnings.append(f"left behind: {path}: {reason}")
     warnings += [_left_behind(name) for name in _read_profiles(bank)]
     with contextlib.suppress(RetainError), Directory.open(location.root) as root:
-        yield Incoming("", MANIFEST, root.read(MANIFEST, MAX_MANIFEST))
+        files[MANIFEST] = root.read(MANIFEST, MAX_MANIFEST)
+    return files
 
 
-def _read_zip(source: str, max_bytes: int, warnings: list[str]) -> Iterator[Incoming]:
+def _read_zip(source: str, max_bytes: int, warnings: list[str]) -> _Files:
     """The files in an archive; what it says of their sizes is not believed."""
-    most = max(BOMB_TOTAL, os.path.getsize(source) * BOMB_RATIO)
-    where = ""
+    room = max(BOMB_TOTAL, os.path.getsize(source) * BOMB_RATIO)
+    files: _Files = {}
+    name = ""
     try:
         with zipfile.ZipFile(source) as archive:
-            if len(archive.infolist()) > MAX_FILES:
+            entries = archive.infolist()
+            if len(entries) > MAX_FILES:
                 raise _refuse_zip(source, f"it has more than {MAX_FILES:,} entries")
-            for entry in archive.infolist():
+            for entry in entries:
                 name = "" if entry.is_dir() else _check_entry(entry, source)
                 if name in PROFILES:
                     warnings.append(_left_behind(name))
                 elif name.endswith(SUFFIXES):
-                    where = f"{name!r}: "
                     limit = MAX_MANIFEST if name == MANIFEST else max_bytes
                     with archive.open(entry) as file:
                         data = file.read(limit + 1)
-                    most -= len(data)
-                    if len(data) > limit:
-                        raise _refuse_zip(source, f"{name!r} has more than {limit:,} bytes")
-                    if most < 0:
-                        raise _refuse_zip(source, "it unpacks to far more than any text would")
-                    collection, _, file_name = name.rpartition("/")
-                    yield Incoming(collection, file_name, data)
+                    room -= len(data)
+                    if len(data) > limit or room < 0:
+                        raise _refuse_zip(source, f"{name!r} is larger than any text would be")
+                    if name in files:
+                        raise _refuse_zip(source, f"{name!r} is in it twice")
+                    files[name] = data
     except _UNPACKING as error:
-        raise _refuse_zip(source, f"{where}{error}") from error
+        raise _refuse_zip(source, f"{name!r}: {error}" if name else str(error)) from error
+    return files
 
 
 def _check_entry(entry: zipfile.ZipInfo, source: str) -> str:
@@ -338,38 +322,28 @@ def _check_entry(entry: zipfile.ZipInfo, source: str) -> str:
     return name
 
 
-def _check_names(files: Iterator[Incoming], source: str) -> tuple[list[Incoming], bytes]:
-    """Everything under names that can be stored, none of them twice, and an export's manifest."""
-    incoming: list[Incoming] = []
-    manifest = b""
+def _check_names(source: str, files: _Files) -> _Files:
+    """The files under names that can be stored, no two of them one memory."""
+    checked: _Files = {}
     seen: dict[tuple[str, str], str] = {}
-    total = 0
-    for file in files:
-        if file.path == MANIFEST:
-            manifest = file.data
-            continue
-        total += len(file.data)
-        if len(incoming) >= MAX_FILES or total > MAX_TOTAL:
-            raise _refuse(f"{source} holds more than {MAX_FILES:,} files or {MAX_TOTAL:,} bytes")
-        stem, suffix = os.path.splitext(file.name)
+    for path, data in files.items():
+        collection, _, name = path.rpartition("/")
+        stem, suffix = os.path.splitext(name)
         try:
-            collection, name = check_collection(file.collection), check_id(stem)
+            collection, stem = check_collection(collection), check_id(stem)
         except RetainError as error:
             raise _refuse(error.message) from error
-        place = (key(collection), key(stem))
-        if place in seen:
-            message = f"{seen[place]} and {file.name} in {source} would be one memory"
+        twin = seen.setdefault((key(collection), key(stem)), path)
+        if twin != path:
+            message = f"{twin} and {path} in {source} would be one memory"
             raise _refuse(message, "Rename one of them.")
-        seen[place] = file.name
-        incoming.append(Incoming(collection, name + suffix, file.data))
-    if not incoming:
+        checked[f"{collection}/{stem}{suffix}".removeprefix("/")] = data
+    if not checked:
         raise _refuse(f"there are no memories in {source}")
-    return incoming, manifest
+    return checked
 
 
-def _check_manifest(
-    source: str, manifest: bytes, incoming: Sequence[Incoming], warnings: list[str]
-) -> bool:
+def _check_manifest(source: str, manifest: bytes, files: _Files, warnings: list[str]) -> bool:
     """Refuse an export that lost files, say which were changed, and whether it is an export."""
     try:
         facts = json.loads(manifest)
@@ -382,52 +356,46 @@ def _check_manifest(
             unchanged="Nothing was imported.",
             hint="Upgrade Retain: pip install --upgrade retain-bank",
         )
-    here = {file.path: file.data for file in incoming}
-    missing = [name for name in listed if name not in here and name not in PROFILES]
+    missing = [name for name in listed if name not in files and name not in PROFILES]
     if missing:
         more = f" and {len(missing) - 1} more are missing" if missing[1:] else " is missing"
         raise _refuse(
             f"{source} is not whole: {missing[0]}{more}",
             f"Export it again, or delete {MANIFEST} to take what is there.",
         )
-    changed = (
-        name for name, data in here.items() if listed.get(name, "") not in ("", _digest(data))
-    )
-    warnings += [f"changed since it was exported: {name}" for name in changed]
+    for name, data in files.items():
+        if name in listed and listed[name] != _digest(data):
+            warnings.append(f"changed since it was exported: {name}")
     return bool(listed)
 
 
-def _mend_head(file: Incoming, warnings: list[str]) -> Incoming:
+def _mend_head(path: str, data: bytes, warnings: list[str]) -> bytes:
     """Quote what other tools write and YAML cannot read, such as `title: GPU: a survey`."""
-    if not file.name.endswith(".md") or not file.data.startswith(b"---"):
-        return file
-    problem = markdown.parse(file.data).problem
+    if not path.endswith(".md") or not data.startswith(b"---"):
+        return data
+    problem = markdown.parse(data).problem
     if not problem:
-        return file
-    mended = file.data
+        return data
     with contextlib.suppress(Unreadable, UnicodeDecodeError):
-        text = file.data.decode("utf-8")
+        text = data.decode("utf-8")
         start, end, _ = frontmatter.split(text) or (0, 0, 0)
         lines = map(_mend_line, text[start:end].split("\n"))
         mended = (text[:start] + "\n".join(lines) + text[end:]).encode("utf-8")
-    if markdown.parse(mended).problem:
-        warnings.append(
-            f"{file.path}: its title, tags and other fields are not understood: {problem}"
-        )
-        return file
-    warnings.append(f"{file.path}: its frontmatter was no YAML, and values were quoted")
-    return file._replace(data=mended)
+        if not markdown.parse(mended).problem:
+            warnings.append(f"{path}: its frontmatter was no YAML, and values were quoted")
+            return mended
+    warnings.append(f"{path}: its title, tags and other fields are not understood: {problem}")
+    return data
 
 
 def _mend_line(line: str) -> str:
     field = _FIELD.fullmatch(line.rstrip(" \t\r"))
-    if field is None:
-        return line
     try:
         frontmatter.load(line)
     except Unreadable:
-        value = frontmatter.dump_scalar(field[2], flow=False)
-        return f"{field[1]}: {value}" + "\r" * line.endswith("\r")
+        if field:
+            value = frontmatter.dump_scalar(field[2], flow=False)
+            return f"{field[1]}: {value}" + "\r" * line.endswith("\r")
     return line
 
 
