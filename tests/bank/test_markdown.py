@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from retain.app import App
 from retain.bank import markdown
-from retain.errors import Unreadable
+from retain.bank.markdown import MemoryInput, admit, append_text, parse_text
+from retain.errors import Unreadable, UsageError
+from retain.memory import Memory
 from retain.text.frontmatter import same
 from tests.text.test_frontmatter import METADATA, TITLES, VALUES, heads, times
 
@@ -15,21 +20,7 @@ BODIES = st.one_of(
     st.text(max_size=40),
     st.lists(
         st.sampled_from(
-            [
-                "---",
-                "--- ",
-                "a: 1",
-                "",
-                "# H",
-                "text",
-                " ",
-                "\t",
-                "```",
-                "...",
-                "\ufeff",
-                "- x",
-                "é",
-            ]
+            ["---", "--- ", "a: 1", "", "# H", "text", " ", "\t", "```", "...", "\ufeff", "é"]
         ),
         max_size=6,
     ).flatmap(lambda lines: st.sampled_from(["\n", "\r\n", "\r"]).map(lambda end: end.join(lines))),
@@ -150,11 +141,6 @@ def test_a_file_without_frontmatter_gets_one_only_for_a_value() -> None:
     )
 
 
-def test_a_file_that_starts_with_two_marks_keeps_both() -> None:
-    data = "\ufeff\ufefftext".encode()
-    assert markdown.edit(data, {}) == data
-
-
 CONFLICT = "<<<<<<< HEAD\nours\n=======\ntheirs\n>>>>>>> branch\n"
 
 
@@ -163,7 +149,88 @@ CONFLICT = "<<<<<<< HEAD\nours\n=======\ntheirs\n>>>>>>> branch\n"
 )
 def test_an_unsettled_merge_is_called_by_its_name(text: str) -> None:
     assert "unsettled merge" in markdown.parse(text.encode()).problem
-
-
-def test_a_text_about_merges_is_none() -> None:
     assert markdown.parse(b"git writes `<<<<<<< HEAD` and `>>>>>>> branch`\n").problem == ""
+
+
+# What is handed in, and what becomes of it
+
+
+def test_frontmatter_in_a_text_is_taken_over() -> None:
+    given = parse_text("---\ntitle: T # why\nx: [a]\n---\n\nbody\n")
+    assert (given.meta, given.body) == ({"title": "T", "x": ["a"]}, "body\n")
+    assert given.compose({"id": "t", "title": "New"}) == (
+        b"---\ntitle: New # why\nx: [a]\nid: t\n---\n\nbody\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["---\nnot closed", "---\na: b: c\n---\nx", "---\n- x\n---\n", "---"]
+)
+def test_a_text_that_only_looks_like_frontmatter_is_kept_whole(text: str) -> None:
+    given = parse_text(text)
+    assert (given.meta, given.body) == ({}, text)
+    assert given.warnings
+    with pytest.raises(UsageError):
+        parse_text("---\n---\n")
+    assert markdown.parse(given.compose({"id": "x"})).body == text
+
+
+@pytest.mark.parametrize(
+    "memory_input, field",
+    [
+        (MemoryInput(text="a\udcffb"), "the text"),
+        (MemoryInput(title="\ud800"), "title"),
+        (MemoryInput(tags=["a", "\ud800"]), "tags"),
+        (MemoryInput(fields={"\ud800": 1}), "a field's name"),
+        (MemoryInput(text="a\0b"), "the text"),
+        (MemoryInput(text="x", fields={"context": "a\0b"}), "context"),
+        (MemoryInput(fields={"content": {"rule": ["a\0b"]}}), "content.rule"),
+    ],
+)
+def test_text_that_no_file_can_hold_is_refused_with_its_field(
+    memory_input: MemoryInput, field: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^{field} (holds a NUL|is not valid UTF-8)"):
+        admit(memory_input, redact_secrets=True)
+
+
+def test_control_characters_are_taken_out_of_titles_and_tags() -> None:
+    given = MemoryInput(title="a\0b\x1b[31m", tags=["x\x07y"], fields={"title": "\x9bT"})
+    admitted, _ = admit(given, redact_secrets=True)
+    assert (admitted.title, admitted.tags) == ("ab[31m", ["xy"])
+    assert admitted.fields["title"] == "T"
+
+
+@pytest.mark.parametrize("levels", [41, 500, 5000])
+def test_metadata_nested_too_deeply_is_refused(levels: int) -> None:
+    deep: object = "x"
+    for _ in range(levels):
+        deep = {"a": deep}
+    with pytest.raises(UsageError):
+        admit(MemoryInput(text="x", fields={"deep": deep}), redact_secrets=True)
+
+
+@given(st.text(max_size=30), st.text(min_size=1, max_size=30))
+def test_appended_text_stands_two_lines_below(body: str, addition: str) -> None:
+    memory = Memory("m", "", "m.md", {}, body, body.encode())
+    result = markdown.parse(append_text(memory, addition)).body
+    assert result.startswith(body.rstrip())
+    assert addition in result
+    if body.strip():
+        between = result[len(body.rstrip()) :]
+        assert between.startswith(("\n\n", "\r\n\r\n"))
+
+
+def test_append_keeps_the_files_line_endings() -> None:
+    for before, after in (("a\r\n", "a\r\n\r\nb\r\n"), ("a", "a\n\nb"), ("", "b")):
+        memory = Memory("m", "", "m.md", {}, before, before.encode())
+        assert append_text(memory, "b") == after.encode()
+
+
+def test_updated_at_moves_only_when_something_else_does(home: Path) -> None:
+    App().init()
+    App().put("x", tags=["a"], id="m")
+    assert App().update("m", tags=["a"]).status == "unchanged"
+    assert "updated_at" not in App().get("m").meta
+    assert App().update("m", tags=["b"], merge_tags=True).memory.tags == ("a", "b")
+    assert "updated_at" in App().get("m").meta

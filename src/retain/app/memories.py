@@ -13,7 +13,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from retain.bank import filters, index_md
-from retain.bank.bank import LockedMemory, changed_error, has_hash, restate_id
+from retain.bank.bank import LockedMemory, has_hash, restate_id
+from retain.bank.files import changed_error
 from retain.bank.markdown import (
     MemoryInput,
     ParsedText,
@@ -365,7 +366,7 @@ def merge(
         )
     for memory in memories:
         if not has_hash(memory, (expect or {}).get(memory.address, "")):
-            raise changed_error(memory, "merged")
+            raise changed_error(memory.path, "merged")
     collection, name = split_ref(into, collection)
     collection = memories[0].collection if collection is None else collection
     data = compose_merged(memories, name, memory_input, parsed, banks.author)

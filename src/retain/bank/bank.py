@@ -14,6 +14,7 @@ from retain.bank.files import (
     Directory,
     FileWrite,
     WriteTransaction,
+    changed_error,
     locked,
     taken_error,
     versions_dir,
@@ -408,7 +409,7 @@ class Bank:
                         transaction, folder, file, memory.collection, memory.data
                     )
                 except (Conflict, FileNotFoundError):
-                    raise changed_error(memory, "merged") from None
+                    raise changed_error(memory.path, "merged") from None
                 undo.callback(trash.take_back, transaction, thrown, folder, file)
                 trashed.append(thrown)
             undo.pop_all()
@@ -572,7 +573,7 @@ class LockedMemory(NamedTuple):
     def delete(self, expect: str = "") -> Trashed:
         """Move the memory to the trash."""
         if not has_hash(self.memory, expect):
-            raise changed_error(self.memory, "deleted")
+            raise changed_error(self.memory.path, "deleted")
         collection, name = self._entry
         return trash.throw_away(self.transaction, self.folder, name, collection, self.memory.data)
 
@@ -626,11 +627,3 @@ def restate_id(memory: Memory) -> bytes:
     if memory.problem or "id" not in memory.meta:
         return memory.data
     return edit_file(memory.path, memory.data, {"id": memory.id})
-
-
-def changed_error(memory: Memory, what: str) -> Conflict:
-    return Conflict(
-        f"{memory.path} was changed by someone else since it was read",
-        unchanged=f"It was not {what}.",
-        hint=f"Read it again with `retain get {memory.ref}`.",
-    )

@@ -296,7 +296,7 @@ class WriteTransaction:
                     if versions and _stat(folder, name).st_ino == _stat(versions, label).st_ino:
                         os.unlink(label, dir_fd=versions.fd)
                 if isinstance(error, FileNotFoundError) and not folder.has(name):
-                    raise changed_meanwhile(path) from error
+                    raise changed_error(path) from error
                 raise
 
     def _swap(self, folder: Directory, name: str, draft: str, expected: bytes) -> None:
@@ -309,7 +309,7 @@ class WriteTransaction:
                 # Nothing at all is there when someone deletes the trash at this moment; the old
                 # text has its second name, and there is no way back.
                 if not self._drafts.holds(draft, expected) and self._drafts.has(draft):
-                    raise changed_meanwhile(path)
+                    raise changed_error(path)
                 folder.sync()
                 undo.pop_all()
             # Should this fail, it is not the write that failed: the next writer removes it.
@@ -317,7 +317,7 @@ class WriteTransaction:
                 os.unlink(draft, dir_fd=self._drafts.fd)
         else:
             if not folder.holds(name, expected):
-                raise changed_meanwhile(path)
+                raise changed_error(path)
             os.rename(draft, name, src_dir_fd=self._drafts.fd, dst_dir_fd=folder.fd)
             folder.sync()
 
@@ -457,11 +457,11 @@ def _read_journal(folder: Directory) -> _Journal:
         return ()  # ours are whole, so this is none of ours
 
 
-def changed_meanwhile(path: str) -> Conflict:
-    """What to tell a person whose update came second."""
+def changed_error(path: str, what: str = "changed") -> Conflict:
+    """What to tell a person who came second."""
     return Conflict(
-        f"{path} was changed by someone else meanwhile",
-        unchanged="The file is as they left it.",
+        f"{path} was changed by someone else since it was read",
+        unchanged=f"It is as they left it, and was not {what}.",
         hint="Read it again with `retain get`, then repeat your change.",
     )
 
@@ -523,21 +523,14 @@ def locked(root: Directory, patience: float | None = None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def turn(folder: str, name: str, *, patience: float | None = None) -> Iterator[Directory]:
-    """Wait for a turn at a job that one process does at a time; yield the state directory.
+def turn(folder: str, patience: float | None = None) -> Iterator[Directory]:
+    """Wait for a turn at a state directory, made if it is new, and hold it.
 
-    The directory may be deleted at any time with the lock in it: whatever is done here must also be
-    right when two do it.
+    It may be deleted at any time: whatever is done here must also be right when two do it.
     """
     make_private_directory(folder)
-    with Directory.open(folder) as state:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(name, flags, 0o600, dir_fd=state.fd)
-        try:
-            _wait_for(fd, os.path.join(state.path, name), patience)
-            yield state
-        finally:
-            os.close(fd)
+    with Directory.open(folder) as state, locked(state, patience):
+        yield state
 
 
 def _wait_for(fd: int, path: str, patience: float | None) -> None:

@@ -8,7 +8,7 @@ import re
 import time
 from typing import Final
 
-from retain.bank.files import TRASH, Directory, WriteTransaction, changed_meanwhile
+from retain.bank.files import TRASH, Directory, WriteTransaction, changed_error
 from retain.errors import NotFound, Unsafe
 from retain.memory import Trashed
 
@@ -26,7 +26,7 @@ def throw_away(
         transaction.move(folder, name, trash, new)
         if not trash.holds(new, expected):
             transaction.move(trash, new, folder, name)
-            raise changed_meanwhile(os.path.join(folder.path, name))
+            raise changed_error(os.path.join(folder.path, name))
         return _describe(trash, new, collection)
 
 

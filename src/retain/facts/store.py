@@ -27,7 +27,6 @@ from retain.memory import GLOBAL, Memory, slug
 TYPE: Final = "fact"
 COLLECTION: Final = "facts"
 
-_LOCK: Final = "facts.lock"
 _NOTES: Final = "facts.json"  # digests of what the list showed when it was last in step
 _LOCK_SECONDS: Final = 30.0
 _ATTEMPTS: Final = 50
@@ -415,7 +414,7 @@ class Facts:
     @contextlib.contextmanager
     def _lock(self) -> Iterator[Directory]:
         folder = state_directory(self._app.bank.root, os.environ)
-        with turn(folder, _LOCK, patience=_LOCK_SECONDS) as state:
+        with turn(folder, _LOCK_SECONDS) as state:
             yield state
 
     def _read_list(self) -> bytes | None:

@@ -151,7 +151,7 @@ def _resolve(text: str) -> object:
     return text
 
 
-class _Entry(NamedTuple):
+class _Span(NamedTuple):
     """Where one top-level key and its value start and end, in characters of the head."""
 
     key_start: int
@@ -162,9 +162,9 @@ class _Entry(NamedTuple):
 
 class _Parsed(NamedTuple):
     values: dict[str, object]
-    entries: dict[str, _Entry]
-    flow_end: int  # where a `{...}` mapping closes, or -1 for the usual block mapping
-    indent: int
+    spans: dict[str, _Span]
+    indent: int = 0
+    is_flow: bool = False  # written as {...}, not as the usual lines
 
 
 def _load_yaml(head: str) -> _Parsed:
@@ -195,13 +195,12 @@ class _Reader:
         event = next(self._events)
         while isinstance(event, yaml.StreamStartEvent | yaml.DocumentStartEvent):
             event = next(self._events)
-        parsed = _Parsed({}, {}, -1, 0)
+        parsed = _Parsed({}, {})
         is_empty = isinstance(event, yaml.ScalarEvent) and not event.value and event.implicit[0]
         if isinstance(event, yaml.MappingStartEvent):
-            entries: dict[str, _Entry] = {}
-            values = self._mapping(event, 1, entries)
-            flow_end = self._end - 1 if event.flow_style else -1
-            parsed = _Parsed(values, entries, flow_end, event.start_mark.column)
+            spans: dict[str, _Span] = {}
+            values = self._mapping(event, 1, spans)
+            parsed = _Parsed(values, spans, event.start_mark.column, event.flow_style)
         elif not is_empty and not isinstance(event, yaml.StreamEndEvent):
             raise Unreadable("the frontmatter is not a list of `key: value` lines")
         for event in self._events:
@@ -210,7 +209,7 @@ class _Reader:
         return parsed
 
     def _mapping(
-        self, start: Any, depth: int, entries: dict[str, _Entry] | None = None
+        self, start: Any, depth: int, spans: dict[str, _Span] | None = None
     ) -> dict[str, object]:
         values: dict[str, object] = {}
         for key_event in self._inside(start, depth, self._yaml.MappingEndEvent):
@@ -222,8 +221,8 @@ class _Reader:
                 raise Unreadable(f"the key {key!r} stands twice in the frontmatter")
             value_event = next(self._events)
             values[key] = self._value(value_event, depth + 1)
-            if entries is not None:
-                entries[key] = _Entry(
+            if spans is not None:
+                spans[key] = _Span(
                     key_event.start_mark.index,
                     key_event.end_mark.index,
                     value_event.start_mark.index,
@@ -279,19 +278,22 @@ def change(head: str, changes: Mapping[str, object]) -> str:
     }
     if differing:
         parsed = _load_yaml(head)
+        if parsed.is_flow:
+            raise Unreadable("frontmatter written as {...} is read, but not changed")
         edits = [
             _edit(head, parsed, key, value, newline)
             for key, value in differing.items()
-            if key in parsed.entries
+            if key in parsed.spans
         ]
         # From the end to the start, so that no edit moves the place of another.
         for start, stop, text in sorted(edits, reverse=True):
             head = head[:start] + text + head[stop:]
         for key, value in differing.items():
-            if key not in parsed.entries:
-                # Only in a mapping written as {...} does a new key depend on where it ends.
-                current = _load_yaml(head) if parsed.flow_end >= 0 else parsed
-                head = _insert(head, current, key, value, newline)
+            if key not in parsed.spans:
+                if head and not head.endswith("\n"):
+                    head += newline
+                text = _entry_value(key, value, parsed.indent, newline, flow=False)
+                head += f"{' ' * parsed.indent}{dump_scalar(key, flow=True)}:{text}{newline}"
     return _check(head, wanted)
 
 
@@ -341,35 +343,19 @@ def _edit(
     head: str, parsed: _Parsed, key: str, value: object, newline: str
 ) -> tuple[int, int, str]:
     """The span of the head that a new value of one key replaces, and its text."""
-    entry = parsed.entries[key]
-    colon = head.find(":", entry.key_end)
+    span = parsed.spans[key]
+    colon = head.find(":", span.key_end)
     # A block scalar counts the blank lines after it as its own; they are not.
-    stop = max(colon + 1, len(head[: entry.value_end].rstrip(_SPACE)))
+    stop = max(colon + 1, len(head[: span.value_end].rstrip(_SPACE)))
     line_end = head.find("\n", stop)
     line_end = len(head) if line_end < 0 else line_end
     if value is None:
-        if parsed.flow_end >= 0:
-            raise Unreadable("a key cannot be removed from frontmatter written as {...}")
-        line_start = head.rfind("\n", 0, entry.key_start) + 1
+        line_start = head.rfind("\n", 0, span.key_start) + 1
         return line_start, min(len(head), line_end + 1), ""
-    comment = head[colon + 1 : entry.value_start].rstrip(_SPACE)
-    beside = comment + head[stop:line_end].removesuffix("\r")
-    flow = parsed.flow_end >= 0 or bool(beside)
-    text = _entry_value(key, value, parsed.indent, newline, flow)
+    comment = head[colon + 1 : span.value_start].rstrip(_SPACE)
+    is_beside = bool(comment + head[stop:line_end].removesuffix("\r"))  # a comment on its line
+    text = _entry_value(key, value, parsed.indent, newline, flow=is_beside)
     return colon + 1, stop, text + comment
-
-
-def _insert(head: str, parsed: _Parsed, key: str, value: object, newline: str) -> str:
-    name = dump_scalar(key, flow=True)
-    if parsed.flow_end >= 0:
-        before = head[: parsed.flow_end]
-        comma = ", " if parsed.entries and not before.rstrip(_SPACE).endswith(",") else ""
-        text = f"{comma}{name}:{_entry_value(key, value, 0, newline, flow=True)}"
-        return before + text + head[parsed.flow_end :]
-    if head and not head.endswith("\n"):
-        head += newline
-    text = _entry_value(key, value, parsed.indent, newline, flow=False)
-    return f"{head}{' ' * parsed.indent}{name}:{text}{newline}"
 
 
 def dump(values: Mapping[str, object], newline: str = "\n") -> str:

@@ -68,7 +68,7 @@ class Searches:
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
         """Between reading the file and writing it nobody else may do either."""
-        with turn(os.path.dirname(self._path), "searches.lock"):
+        with turn(os.path.dirname(self._path)):
             yield
 
     def _read(self) -> dict[str, str]:
