@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from retain.config import Config, Value, config_file, load
+from retain.config import Config, config_file, load, switched_off
 from retain.errors import ConfigError, NotFound, RetainError, UsageError
 
 # What other programs keep their settings in: a memory there would be an order to them.
@@ -203,8 +203,6 @@ class Locator:
             self.__dict__.pop(name, None)
         self._stamp = _stamp(self.user_file)  # before it is read: a later write is seen
         self._configs: dict[str, Config] = {}
-        self._latest: Config | None = None
-        self._own: BankLocation | None = None
 
     @cached_property
     def location(self) -> BankLocation:
@@ -225,42 +223,32 @@ class Locator:
 
     @property
     def own(self) -> BankLocation:
-        """The person's own bank; one that is not there is looked for again: anyone may make it."""
-        if self._own is None or not self._own.exists:
-            self._own = find_bank(self.cwd, self.env, everywhere=True)
-        return self._own
+        """The person's own bank, which anyone may make meanwhile."""
+        return _global(self.env, "--global")
 
     @cached_property
     def config(self) -> Config:
         """The settings in force for the bank in force."""
         return self.load(self.location)
 
+    def latest_config(self) -> Config:
+        """The same, read again when the person has changed their own config."""
+        if _stamp(self.user_file) != self._stamp:
+            self.forget()
+        return self.config
+
     def load(self, location: BankLocation) -> Config:
         """The settings in force for a bank, read once."""
         if location.root not in self._configs:
-            self._configs[location.root] = self._read(location)
+            theirs = None
+            if location.foreign_config:
+                from retain.foreign import arcaneum_layer, claude_layer  # few are another tool's
+
+                read = claude_layer if location.kind == "claude" else arcaneum_layer
+                theirs = read(location.foreign_config)
+            config = load(self.user_file, config_file(location.root), self.env, theirs)
+            self._configs[location.root] = config
         return self._configs[location.root]
-
-    def latest_config(self) -> Config:
-        """The settings in force, those for engines as the person has them by now.
-
-        Whoever stays open would else tell a server everything again that was left meanwhile. It is
-        the same object until one of those changes. They are the person's own or the environment's.
-        """
-        config, stamp = self._latest or self.config, _stamp(self.user_file)
-        if stamp != self._stamp:
-            self._stamp, fresh = stamp, self._read(self.location)
-            self._latest = fresh if _engines(fresh) != _engines(config) else config
-        return self._latest or config
-
-    def _read(self, location: BankLocation) -> Config:
-        theirs = None
-        if location.foreign_config:
-            from retain.foreign import arcaneum_layer, claude_layer  # few banks are another tool's
-
-            read = claude_layer if location.kind == "claude" else arcaneum_layer
-            theirs = read(location.foreign_config)
-        return load(self.user_file, config_file(location.root), self.env, theirs)
 
     def readable(self) -> list[tuple[BankLocation, Config]]:
         """The banks a read looks in, each with its settings: the project's, then the person's."""
@@ -274,11 +262,10 @@ class Locator:
 
     def refuse_switched_off(self) -> None:
         """Raise where memory is switched off for the bank in force."""
-        origin = self.config.values["memory.enabled"].origin
-        if not self.config.flag("memory.enabled"):
+        if off := switched_off(self.config):
+            origin = self.config.values["memory.enabled"].origin
             raise ConfigError(
-                f"memory is switched off for {self.location.root} "
-                f"(memory.enabled = false: {origin})",
+                f"memory is {off.replace('off', f'off for {self.location.root}', 1)}",
                 unchanged="Nothing was read or changed.",
                 hint=f"Switch it on where it is switched off: {origin}.",
             )
@@ -291,10 +278,6 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-def _engines(config: Config) -> list[Value]:
-    return [value for key, value in config.values.items() if key.startswith("engine.")]
 
 
 def other_stores(env: Mapping[str, str]) -> list[str]:
@@ -369,15 +352,10 @@ def is_network(path: str) -> bool:
     also behind binds and links; a device without a mount is a subvolume, and those are local.
     """
     path = os.path.abspath(path)
-    while True:
-        try:
-            device = os.stat(path).st_dev
-            break
-        except (OSError, ValueError):
-            path, below = os.path.dirname(path), path
-            if path == below:
-                return False
+    while not os.path.exists(path) and path != "/":
+        path = os.path.dirname(path)
     try:
+        device = os.stat(path).st_dev
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
             lines = file.readlines()
     except OSError:
