@@ -33,14 +33,15 @@ def parse(data: bytes) -> Document:
 
 def _relations(record: Mapping[str, object]) -> dict[str, object]:
     """What replaced a record and what it replaces; its schema leaves only its changes to say so."""
-    changes = record.get("changes")
-    return {
-        entry["field"]: entry["new_value"]
-        for entry in (changes if isinstance(changes, list) else ())
-        if isinstance(entry, dict)
-        and entry.get("field") in ("superseded_by", "supersedes")
-        and isinstance(entry.get("new_value"), str)
-    }
+    changes, relations = record.get("changes"), dict[str, Any]()
+    for entry in changes if isinstance(changes, list) else ():
+        if not isinstance(entry, dict) or not isinstance(entry.get("new_value"), str):
+            continue
+        if entry.get("field") == "superseded_by":
+            relations["superseded_by"] = entry["new_value"]
+        elif entry.get("field") == "supersedes":
+            relations.setdefault("supersedes", []).append(entry["new_value"])
+    return relations
 
 
 def load(data: bytes) -> dict[str, object]:

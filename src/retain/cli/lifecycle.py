@@ -145,7 +145,7 @@ def _changes(app: App, ref: str, since: str, limit: int) -> Output:
     changes = app.changes(ref, since)
     table = Table(
         ("When", "Memory", "What"),
-        [(change.date, change.memory.ref, change.summary) for change in changes[:limit]],
+        [(change.date, change.ref, change.summary) for change in changes[:limit]],
         empty="No changes of typed memories.",
         flexible=("What",),
     )
@@ -238,7 +238,7 @@ def _gc(app: App, dry_run: bool) -> Output:
     done = app.gc(dry_run=dry_run)
     verbs = ("Would remove", "Would retire") if dry_run else ("Removed", "Retired")
     removed, retired = (
-        [{"path": app.records.name(aged.path), "days": aged.days} for aged in group]
+        [{"path": app.records.name(aged.memory.path), "days": aged.days} for aged in group]
         for group in (done.deleted, done.retired)
     )
     lines = [f"{verbs[0]}: {it['path']} (retired {it['days']} days ago)" for it in removed]

@@ -6,30 +6,30 @@ import contextlib
 import json
 import os
 import re
-import stat
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from retain import locate
 from retain.app import App
 from retain.bank import index_md
-from retain.bank.files import saving
+from retain.bank.files import Directory, saving
 from retain.bank.listing import make_bank
 from retain.bank.records_json import load
 from retain.cli.command import Args, Output, arg, command, command_group, either, flag, open_app
-from retain.config import FILE, rules
 from retain.errors import (
     BadName,
+    Conflict,
     LimitExceeded,
     NotFound,
     RecordError,
     RetainError,
     Unreadable,
+    Unsafe,
     UsageError,
 )
 from retain.locate import is_inside, make_private_directory
-from retain.memory import SUFFIXES, Memory, check_collection, check_id, key
+from retain.memory import SUFFIXES, Memory, check_collection, check_id
 from retain.records.match import LIFECYCLE_EVENTS
 from retain.text.sanitize import visible
 
@@ -38,12 +38,9 @@ if TYPE_CHECKING:
 
 _ACTIONS: Final = ("create", "update", "delete", "retire", "archive", "unarchive", "restore")
 _STAGING: Final = "/tmp"  # noqa: S108 - where a draft may come from; it is read, never written
-_STORE: Final = re.compile(r"(.*?)/(\.claude/memory|\.retain)(?:/(.*))?", re.DOTALL)
-_STORES: Final = frozenset((".memories", ".arcaneum-retain"))  # by names of other tools
+_STORE: Final = re.compile(r"(.*?)/(\.claude/memory|\.retain|\.memories)(?:/(.*))?", re.DOTALL)
 _ROOT: Final = ".claude/memory"
 _MAX_BYTES: Final = 2_000_000
-_COMMAND: Final = re.compile(r"`retain (new|update|retire|archive|unarchive|restore)`")
-_ACTION_OF: Final = {"new": "create", "retire": "delete"}
 _ROOT_ARG: Final = arg("--root PATH", "the store (the bank in force)")
 
 
@@ -70,13 +67,9 @@ def _write(args: Args) -> Output:
         mistake = "--category is required for create action."
     if mistake:
         return Output({"errors": [mistake]}, f"ERROR: {mistake}\n", code=1)
-    args.made = []
     try:
         return _act(args)
     except RetainError as error:
-        for folder in reversed(args.made):
-            with contextlib.suppress(OSError):  # someone else has put something there
-                os.rmdir(folder)
         blocks = _blocks(error, args.target)
         # An empty line follows each fault of a record, of which there may be several.
         end = "\n\n" if blocks[0].startswith("VALIDATION_ERROR\n") else "\n"
@@ -85,45 +78,49 @@ def _write(args: Args) -> Output:
 
 def _blocks(error: RetainError, target: str) -> list[str]:
     """Write an error as blocks: a code, then a name and a value on each line."""
-    if isinstance(error, BadName):
-        error = _bad_path(target, error.message)
-    if not isinstance(error, RecordError):
-        # The limit that LIMIT_ERROR speaks of is another one: of records, not of bytes.
-        code = "size" if isinstance(error, LimitExceeded) else error.code.replace("-", "_")
-        fix = " ".join(filter(None, (error.unchanged, error.hint)))
-        return [_block(f"{code.upper()}_ERROR", {"error": error.message, "fix": fix})]
-    fix = "" if error.hint == error.usual_hint else _COMMAND.sub(_name_action, error.hint)
-    blocks = []
-    for stated in error.facts:
-        facts = {**stated, "target": visible(target, keep_newlines=False)}
-        facts = {name: facts[name] for name in stated}
-        if fix or error.kind == "VALIDATION_ERROR":
-            facts["fix"] = fix or f"Correct the value for '{facts.get('field')}'"
-        blocks.append(_block(error.kind, facts))
-    return blocks
+    fix = "" if error.hint == error.usual_hint else error.hint
+    named: dict[str, object] = {"target": target}
+    match error:
+        case RecordError():
+            kind = error.kind
+            facts = [{**it, **named} if "target" in it else {**it} for it in error.facts]
+            if kind == "VALIDATION_ERROR" and not fix:
+                for fault in facts:
+                    fault["fix"] = f"Correct the value for '{fault['field']}'"
+        case BadName() | Unsafe():
+            kind, facts, fix = "PATH_ERROR", [named], error.message
+        case Conflict():
+            kind, facts = "OCC_CONFLICT", [{**named, **error.details}]
+        case Unreadable():
+            kind, facts, fix = "READ_ERROR", [{**named, "error": error.message}], ""
+        case _:
+            # The limit that LIMIT_ERROR speaks of is another one: of records, not of bytes.
+            code = "size" if isinstance(error, LimitExceeded) else error.code.replace("-", "_")
+            kind, facts = f"{code.upper()}_ERROR", [{"error": error.message}]
+            fix = " ".join(filter(None, (error.unchanged, error.hint)))
+    return [_block(kind, {**fact, "fix": fix} if fix else fact) for fact in facts]
 
 
-def _block(code: str, facts: Mapping[str, str]) -> str:
-    lines = (f"{name}: {value}".replace("\n", "\\n") for name, value in facts.items())
-    return "\n".join((code, *lines))
-
-
-def _name_action(command: re.Match[str]) -> str:
-    return f"--action {_ACTION_OF.get(command[1], command[1])}"
+def _block(kind: str, facts: Mapping[str, object]) -> str:
+    lines = (visible(f"{name}: {value}", keep_newlines=False) for name, value in facts.items())
+    return "\n".join((kind, *lines))
 
 
 def _act(args: Args) -> Output:
     """Do what --action says, and answer in one line."""
-    is_new = args.action == "create"
-    draft = _read_draft(args.input) if args.action in ("create", "update") else _Draft({}, "")
-    app, collection, name, suffix = _open(args, makes=is_new)
-    if draft.file and is_inside(draft.path, app.location.root):
-        raise _stored_draft(draft.path)
-    messages = []
-    if is_new:
+    record = _read_draft(args.input) if args.action in ("create", "update") else {}
+    root, collection, name, suffix = _split_target(args)
+    if args.action == "create" and not os.path.isdir(root):
+        with saving(root):
+            (make_private_directory if root.endswith(_ROOT) else make_bank)(root)
+    app = App(bank=root, cwd=os.getcwd())
+    args.close = app.close
+    if args.action == "create":
+        if app.bank.kind.listing and suffix != ".json":
+            raise _bad_path(args.target, "Records of this store are .json files.")
         outcome = app.records.create(
             args.category,
-            draft.record,
+            record,
             collection=collection,
             name=name,
             suffix=suffix,
@@ -131,47 +128,46 @@ def _act(args: Args) -> Output:
             allow_secret=args.allow_secret,
         )
     else:
-        memory = _find(app, f"{collection}/{name}", suffix, args)
-        if args.action == "update":
-            if not args.hash:
-                messages.append("WARNING: --hash not provided for update. OCC protection disabled.")
-            outcome = app.records.update(
-                memory,
-                draft.record,
-                expect=args.hash,
-                allow_secret=args.allow_secret,
-                # A file stays where it is; what came through a pipe is nowhere else.
-                keeps_late=args.input == "-",
-            )
-        else:
-            action = "retire" if args.action == "delete" else args.action
-            outcome = app.records.step(action, memory, args.reason)
+        outcome = _change(app, _find(app, f"{collection}/{name}", suffix, args), record, args)
     outcome = app.settle(outcome)
+    if record and args.input != "-" and not is_inside(args.input, root):
+        with contextlib.suppress(OSError):  # someone else took it away
+            os.unlink(args.input)
+    messages = []
+    if args.action == "update" and not args.hash:
+        messages.append("WARNING: --hash not provided for update. OCC protection disabled.")
     # To fill in what a draft leaves to Retain is no mending; the scripts of a `.claude/memory`
     # store say all of it.
     says_all = app.location.kind == "claude"
     messages += [
         f"[AUTO-FIX] {note}"
         for note in outcome.notes
-        if says_all or note.partition(":")[0] in draft.record
+        if says_all or note.partition(":")[0] in record
     ]
     messages += [f"[WARN] {warning}" for warning in outcome.warnings]
-    if args.made and app.location.kind == "retain":
-        try:  # give a bank that its first record has made what `retain init` gives one
-            make_bank(app.location.root)
-        except RetainError as error:  # the record is stored all the same
-            messages.append(f"[WARN] {error.message}")
-    draft.delete()
     answer = _answer(outcome, args)
     text = [json.dumps(answer, ensure_ascii=False)]
     return Output(answer, text, messages=messages, warnings=messages if args.json else ())
 
 
+def _change(app: App, memory: Memory, record: dict[str, object], args: Args) -> Outcome:
+    """Update a record, or take a step with it."""
+    if args.action != "update":
+        action = "retire" if args.action == "delete" else args.action
+        return app.records.step(action, memory, args.reason)
+    try:
+        return app.records.update(memory, record, expect=args.hash, allow_secret=args.allow_secret)
+    except Conflict as error:
+        if args.input == "-":  # what came through a pipe is nowhere else
+            text = json.dumps(record, ensure_ascii=False, indent=2)
+            aside = app.bank.put_aside(memory, text)
+            error.hint += f" Your record is in the trash as {aside.name}."
+        raise
+
+
 def _find(app: App, address: str, suffix: str, args: Args) -> Memory:
     """Return the record that a target names, of that kind of file."""
-    hint = "Check the name: `retain list --status all` shows what there is."
-    if args.action == "update":
-        hint = "Use --action create instead."
+    hint = "Use --action create instead." if args.action == "update" else "Check the name."
     with contextlib.suppress(NotFound):
         memory = app.bank.find(address)
         if memory.path.endswith(suffix):
@@ -201,66 +197,32 @@ def _answer(outcome: Outcome, args: Args) -> dict[str, object]:
 # Where a record is
 
 
-def _open(args: Args, *, makes: bool) -> tuple[App, str, str, str]:
-    """Open the bank that a target's path lies in; return it with the record's place there."""
-    if not args.target.isprintable():
-        raise _bad_path(args.target, "Target must be a plain path.")
-    root, inside = _split_target(args)
-    name, suffix = os.path.splitext(inside[-1] if inside else "")
-    if len(inside) > 2 or suffix not in SUFFIXES:
-        raise _bad_path(args.target, "Target must be <store>/<folder>/<id>.json or .md.")
-    collection = check_collection(inside[0] if len(inside) == 2 else "")
-    name = check_id(name)
-    if makes and not os.path.isdir(root):
-        folder = root
-        while not os.path.isdir(folder):
-            args.made.insert(0, folder)
-            folder = os.path.dirname(folder)
-        with saving(root):
-            make_private_directory(root)
-    app = App(bank=root, cwd=os.getcwd())
-    args.close = app.close
-    if app.location.root != root:  # a link was put there since
-        raise _bad_path(args.target, f"{root} leads elsewhere.")
-    file, kind = name + suffix, app.bank.kind
-    if not collection and key(file) in map(key, kind.not_memories):
-        raise _bad_path(args.target, f"{file} is the store's own. Choose another name.")
-    if makes and kind.listing and suffix != ".json":
-        raise _bad_path(args.target, "Records of this store are .json files.")
-    return app, collection, name, suffix
-
-
-def _split_target(args: Args) -> tuple[str, list[str]]:
-    """Return a target's store, and the names that lead from there to its file."""
-    links = []
-    if match := _STORE.fullmatch(os.path.join(os.getcwd(), args.target)):
+def _split_target(args: Args) -> tuple[str, str, str, str]:
+    """Return a target's store, and the record's collection, id and kind of file there."""
+    path = os.path.join(os.getcwd(), args.target)
+    if match := _STORE.fullmatch(path):
         # What lies above a store may be linked as anyone likes; the store itself may not.
-        root = os.path.join(os.path.realpath(match[1] or os.sep), match[2])
-        names_inside = (match[3] or "").split(os.sep)
-        links = [os.path.dirname(root), root] if os.sep in match[2] else [root]
+        root, inside = os.path.join(os.path.realpath(match[1] or os.sep), match[2]), match[3] or ""
     else:  # it must lie in the bank in force
-        root, parts = open_app(args).location.root, os.path.abspath(args.target).split(os.sep)
-        depths = range(1, len(parts))
-        above = (at for at in depths if os.path.realpath(os.sep.join(parts[:at]) or os.sep) == root)
-        names_inside = parts[next(above, len(parts)) :]
-        if not names_inside:
-            example = ".claude/memory/decisions/use-postgres.json"
-            fix = f"Target must be inside a memory store, for example {example}"
-            raise _bad_path(args.target, fix)
-    inside = [part for part in names_inside if part not in ("", os.curdir)]
-    if os.pardir in inside:
-        raise _bad_path(args.target, "Target must not lead out of its folder with '..'.")
-    links += [os.path.join(root, *inside[:depth]) for depth in range(1, len(inside) + 1)]
-    for link in filter(os.path.islink, links):
-        raise _bad_path(args.target, f"{link} is a symbolic link, which is not followed.")
+        root = open_app(args).location.root
+        inside = os.path.relpath(path, root)
+    parts = [part for part in inside.split(os.sep) if part not in ("", os.curdir)]
+    name, suffix = os.path.splitext(parts[-1] if parts else "")
+    if len(parts) > 2 or os.pardir in parts or suffix not in SUFFIXES:
+        fix = "Target must be <store>/<folder>/<id>.json or .md, for example "
+        raise _bad_path(args.target, f"{fix}.claude/memory/decisions/use-postgres.json.")
+    collection = check_collection(parts[0] if len(parts) == 2 else "")
+    name = check_id(name)
+    file = os.path.join(root, *parts)
+    if os.path.realpath(file) != file:
+        raise _bad_path(args.target, "Symbolic links are not followed.")
     if args.names_bank and (named := open_app(args).location.root) != root:
         raise _bad_path(args.target, f"Target must be inside the bank that is named: {named}")
-    return root, inside
+    return root, collection, name, suffix
 
 
 def _refusal(kind: str, fix: str, **facts: str) -> RecordError:
-    shown = {name: visible(value, keep_newlines=False) for name, value in facts.items()}
-    return RecordError(kind, f"{kind}: {', '.join(shown.values())}", shown, hint=fix)
+    return RecordError(kind, f"{kind}: {', '.join(facts.values())}", facts, hint=fix)
 
 
 def _bad_path(target: str, fix: str) -> RecordError:
@@ -270,79 +232,38 @@ def _bad_path(target: str, fix: str) -> RecordError:
 # What is handed in
 
 
-class _Draft(NamedTuple):
-    """A record that is handed in, and the file it was read from, if any: its device and inode."""
-
-    record: dict[str, object]
-    path: str
-    file: tuple[int, int] | None = None
-
-    def delete(self) -> None:
-        """Delete the draft that has become a record, and no other file that has its name by now."""
-        with contextlib.suppress(OSError):  # someone else took it away
-            facts = os.stat(self.path)  # of a link it is the link that goes
-            if (facts.st_dev, facts.st_ino) == self.file:
-                os.unlink(self.path)
-
-
-def _read_draft(path: str) -> _Draft:
+def _read_draft(path: str) -> dict[str, object]:
     """Read what is handed in; a file only from the place where drafts are staged."""
-    file, fix = None, "Write the record as one JSON object."
+    real = "" if path == "-" else _check_staged(path)
     try:
-        if path == "-" and sys.stdin is None:
-            raise _bad_input(path, "standard input is closed", "Write the record to it.")
-        if path == "-":
-            data = sys.stdin.buffer.read(_MAX_BYTES + 1)
-        else:
-            # Not blocking: a pipe in the place of a file must not hold the caller for ever.
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            with os.fdopen(os.open(_check_staged(path), flags), "rb") as opened:
-                facts = os.fstat(opened.fileno())
-                if not stat.S_ISREG(facts.st_mode):
-                    raise _bad_input(path, "not a plain file", "Give a plain file.")
-                file = facts.st_dev, facts.st_ino
-                data = opened.read(_MAX_BYTES + 1)
+        if real:
+            with Directory.open(os.path.dirname(real)) as folder:
+                return load(folder.read(os.path.basename(real), _MAX_BYTES))
+        if sys.stdin is None:
+            raise Unreadable("standard input is closed")
+        data = sys.stdin.buffer.read(_MAX_BYTES + 1)
         if len(data) > _MAX_BYTES:
-            raise _bad_input(path, f"larger than {_MAX_BYTES:,} bytes", fix)
-        return _Draft(load(data), path, file)
-    except OSError as error:
-        first = "Write the record to it." if path == "-" else "Write the record to that file first."
-        raise _bad_input(path, error.strerror or str(error), first) from error
-    except Unreadable as error:
-        raise _bad_input(path, error.message, fix) from error
-
-
-def _bad_input(path: str, error: str, fix: str) -> RecordError:
-    return _refusal("INPUT_ERROR", fix, path=path, error=error)
+            raise LimitExceeded(f"it is larger than {_MAX_BYTES:,} bytes")
+        return load(data)
+    except (RetainError, OSError) as error:
+        fix = "Give one JSON object, in a plain file or on standard input."
+        raise _refusal("INPUT_ERROR", fix, path=path, error=str(error)) from error
 
 
 def _check_staged(path: str) -> str:
-    """Return the real path of a draft; refuse one that lies elsewhere, or in a store."""
+    """Return the real path of a draft; refuse one that lies elsewhere, or in a store.
+
+    A draft is deleted once it has become a record, and a memory must not go that way.
+    """
     real = os.path.realpath(path) if "\0" not in path else ""
+    fix = ""
     if os.pardir in path.split("/") or not real or not is_inside(real, _STAGING):
         fix = "Input file must be in /tmp/ and its path must not contain '..'."
+    elif _STORE.fullmatch(real):
+        fix = "Input file must not be in a memory store. Copy it to another place in /tmp/ first."
+    if fix:
         raise _refusal("SECURITY_ERROR", fix, path=path, resolved=real)
-    folders = real.split(os.sep)[:-1]
-    around = (os.sep.join(folders[:depth]) for depth in range(len(folders), 2, -1))
-    is_named_so = _STORE.fullmatch(real) or not _STORES.isdisjoint(folders)
-    if is_named_so or any(map(_is_bank, around)):
-        raise _stored_draft(path)
     return real
-
-
-def _stored_draft(path: str) -> RecordError:
-    # A draft is deleted once it has become a record; a memory must not go that way.
-    fix = "Input file must not be in a memory store. Copy it to another place in /tmp/ first."
-    return _refusal("SECURITY_ERROR", fix, path=path, resolved=os.path.realpath(path))
-
-
-def _is_bank(folder: str) -> bool:
-    """Say whether a folder is a bank: it has a config with a bank's format."""
-    config = os.path.join(folder, FILE)
-    if not os.path.isfile(config):
-        return False
-    with open(config, encoding="utf-8", errors="replace") as file:
-        return re.search("^format", file.read(100_000), re.MULTILINE) is not None
 
 
 # candidate and index
@@ -357,18 +278,12 @@ def _is_bank(folder: str) -> bool:
 )
 def _candidate(args: Args, category: str, new_info: str, lifecycle_event: str | None) -> Output:
     """find the record that news belongs to"""
-    from retain.records import forms, match
-
-    if app := _open_root(args):
-        verdict = app.candidate(category, new_info, lifecycle_event)
-    else:
-        app = open_app(args)
-        # The store that the first memory would make may be asked about before it is there.
-        is_next = args.root is None or os.path.realpath(args.where) == app.location.root
-        if args.bank is not None or os.path.lexists(args.where) or not is_next:
-            return _no_root(args)
-        kind = forms.known_category(category, rules(app.config, app.location.root))
-        verdict = match.verdict(kind, None, lifecycle_event)
+    app, root = _open_root(args)
+    # The bank that the first memory would make may be asked about before it is there.
+    is_next = app.location.scope != "bank" and not os.path.lexists(root)
+    if not app.location.exists and not is_next:
+        return _no_root(root)
+    verdict = app.candidate(category, new_info, lifecycle_event)
     return Output(verdict, [json.dumps(verdict, indent=2, ensure_ascii=False)])
 
 
@@ -388,9 +303,9 @@ def _index(args: Args) -> Output:
     """rebuild, check and query a store's index.md"""
     from retain.records import report
 
-    app = _open_root(args)
-    if app is None:
-        return _no_root(args)
+    app, root = _open_root(args)
+    if not app.location.exists:
+        return _no_root(root)
     records, bank, is_valid = app.records, app.bank, True
     messages = [
         f"WARNING: Could not parse {memory.path}: {memory.problem}"
@@ -410,48 +325,41 @@ def _index(args: Args) -> Output:
         text = report.report_gc(records.rules.grace_period_days, done.deleted, done.problems)
         messages += [f"[WARN] {warning}" for warning in done.warnings]
         messages += [
-            f"Retired {aged.path}: unchanged for {aged.days} days" for aged in done.retired
+            f"Retired {aged.memory.path}: unchanged for {aged.days} days" for aged in done.retired
         ]
+    elif (listed := records.read_list()) is None:
+        text, is_valid = report.NO_INDEX, not args.validate
+    elif args.validate:
+        lines = records.lines()
+        differences = index_md.differences(listed, lines)
+        entries = len(index_md.parse(listed))
+        text, is_valid = report.report_validation(entries, len(lines), differences)
     else:
-        listed, differences = records.read_list(), records.list_differences()
-        if listed is None or differences is None:
-            text, is_valid = report.NO_INDEX, not args.validate
-        elif args.validate:
-            count = len(records.lines())
-            text, is_valid = report.report_validation(len(listed), count, differences)
-        else:
-            text = report.report_matches(args.query, listed)
+        text = report.report_matches(args.query, index_md.parse(listed))
     warnings = messages if args.json else ()
     code = int(not is_valid)
     return Output({"report": text}, [text], messages=messages, warnings=warnings, code=code)
 
 
-def _open_root(args: Args) -> App | None:
-    """Open the store a call is about; None when it is not there."""
-    if args.names_bank:
-        app = open_app(args)
-        args.where = app.location.root
-        if args.root is not None and os.path.realpath(args.root) != os.path.realpath(args.where):
-            raise UsageError(
-                f"--root {args.root} is another store than {app.location.root}",
-                hint="Name one of them.",
-            )
-        return app if app.location.exists else None
-    args.where = args.root
+def _open_root(args: Args) -> tuple[App, str]:
+    """Open the store a call is about, there or not, and return it with its path."""
+    app = open_app(args)
     if args.root is None:  # the bank in force, or where scripts expect their own
-        place = open_app(args).location
-        args.where = place.root if place.exists else _ROOT
-    root = os.path.abspath(args.where)
-    if not os.path.isdir(root):
-        return None
-    locate.refuse_link(root)
-    app = App(bank=root, cwd=os.getcwd())
-    args.close = app.close
-    return app
+        is_known = args.names_bank or app.location.exists
+        return app, app.location.root if is_known else _ROOT
+    root = os.path.abspath(args.root)
+    if os.path.realpath(root) != app.location.root:
+        if args.names_bank:
+            message = f"--root {args.root} is another store than {app.location.root}"
+            raise UsageError(message, hint="Name one of them.")
+        locate.refuse_link(root)
+        app = App(bank=root, cwd=os.getcwd())
+        args.close = app.close
+    return app, args.root
 
 
-def _no_root(args: Args) -> Output:
-    error = f"Memory root '{args.where}' is not a directory."
+def _no_root(root: str) -> Output:
+    error = f"Memory root '{root}' is not a directory."
     return Output({"error": error}, code=1, messages=[f"ERROR: {error}"])
 
 

@@ -1,8 +1,8 @@
 """Read and write records: the same values, whether they stand in Markdown or in JSON.
 
-A record is a plain dictionary with the names of `records.models`. In a Markdown memory its fields
-stand in the frontmatter, `category` as `type` and `record_status` as `status`; what else stands
-there belongs to the person, and no rule of a record speaks of it.
+A record is a plain dictionary with the names of the schemas. In a Markdown memory its fields stand
+in the frontmatter, `category` as `type` and `record_status` as `status`; what else stands there
+belongs to the person, and no rule of a record speaks of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from retain.bank import markdown, records_json
 from retain.bank.markdown import edit_file
 from retain.memory import FREE_TYPES, Memory, now
-from retain.records.lifecycle import changes_of, relate
+from retain.records.lifecycle import RELATIONS, relate
 from retain.records.schema import Record
 from retain.text.frontmatter import same
 
@@ -41,7 +41,7 @@ def load_record(memory: Memory) -> Record:
     if memory.path.endswith(".json"):
         return dict(records_json.load(memory.data))
     # A person may leave out what Retain knows anyway.
-    known: Record = {
+    record: Record = {
         **_UNSAID,
         "id": memory.id,
         "title": memory.title,
@@ -51,8 +51,8 @@ def load_record(memory: Memory) -> Record:
     for name in FIELDS:
         value = memory.meta.get(_IN_MARKDOWN.get(name, name))
         if value is not None:
-            known[name] = value
-    return known | ({"tags": list(memory.tags)} if memory.tags else {})
+            record[name] = value
+    return record | ({"tags": list(memory.tags)} if memory.tags else {})
 
 
 def edit_record(record: Record, before: Memory) -> bytes:
@@ -61,18 +61,18 @@ def edit_record(record: Record, before: Memory) -> bytes:
     changes = {
         name: record.get(name)
         for name in dict.fromkeys((*old, *record))
-        if not _is_alike(name, old.get(name), record.get(name))
+        if not same(comparable(name, old.get(name)), comparable(name, record.get(name)))
     }
     if not before.path.endswith(".json"):
         changes = _frontmatter(changes)
     return edit_file(before.path, before.data, changes)
 
 
-def _is_alike(name: str, old: object, wanted: object) -> bool:
-    """Say whether a field says the same; tags have no order, and stay in their old one."""
-    if name == "tags" and isinstance(old, list) and isinstance(wanted, list):
-        return sorted(map(str, old)) == sorted(map(str, wanted))
-    return same(old, wanted)
+def comparable(name: str, value: object) -> object:
+    """Return a value to compare: no list is an empty list, and tags have no order."""
+    if name == "tags" and isinstance(value, list):
+        return sorted(map(str, value))
+    return None if value == [] else value
 
 
 def dump_record(record: Record, suffix: str, author: str, source: str = "") -> bytes:
@@ -100,15 +100,9 @@ def _frontmatter(fields: Mapping[str, object]) -> dict[str, object]:
 
 def relations(memory: Memory, name: str) -> list[str]:
     """Return the memories that one says it replaces, or that it is replaced by now."""
-    if memory.path.endswith(".json"):
-        refs = [
-            str(entry.get("new_value"))
-            for entry in changes_of(load_record(memory))
-            if isinstance(entry, dict) and entry.get("field") == name
-        ]
-        return refs if name == "supersedes" else refs[-1:]
-    stated = memory.meta.get(name)
-    return [str(ref) for ref in (stated if isinstance(stated, list) else [stated]) if ref]
+    if name == "supersedes":
+        return list(memory.supersedes)
+    return [memory.superseded_by] if memory.superseded_by else []
 
 
 def add_relation(memory: Memory, name: str, ref: str) -> bytes:
@@ -127,7 +121,7 @@ def add_relation(memory: Memory, name: str, ref: str) -> bytes:
 
 def rename_relation(memory: Memory, old_ref: str, new_ref: str) -> bytes:
     """Return a memory's bytes in which another one's new name stands for its old one."""
-    for name in ("superseded_by", "supersedes"):
+    for name in RELATIONS:
         known = relations(memory, name)
         if old_ref not in known or new_ref in known:
             continue

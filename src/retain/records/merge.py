@@ -23,7 +23,7 @@ from retain.categories import Rules
 from retain.errors import RecordError
 from retain.memory import Memory
 from retain.memory import now as utc_now
-from retain.records.codec import edit_record, is_record, load_record
+from retain.records.codec import comparable, edit_record, is_record, load_record
 from retain.records.lifecycle import (
     STATE_FIELDS,
     add_changes,
@@ -224,15 +224,8 @@ def _differences(
         if name == "content" and isinstance(before, dict) and isinstance(after, dict):
             for field, was, value in _differences(before, after, ()):
                 yield f"content.{field}", was, value
-        elif not same(_comparable(name, before), _comparable(name, after)):
+        elif not same(comparable(name, before), comparable(name, after)):
             yield name, before, after
-
-
-def _comparable(name: str, value: object) -> object:
-    """Return a value to compare: no list is an empty list, and tags have no order."""
-    if name == "tags" and isinstance(value, list):
-        return sorted(map(str, value))
-    return None if value == [] else value
 
 
 # Values

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from retain.bank import index_md
-from retain.bank.bank import Bank
+from retain.bank.bank import Bank, LockedMemory
 from retain.bank.index_md import Line, clean_title
-from retain.bank.markdown import MemoryInput, admit, edit_file
+from retain.bank.markdown import MemoryInput, admit, edit_file, refuse_secret_names
 from retain.categories import Category, Rules
 from retain.errors import BadName, Conflict, RecordError, RetainError, Unreadable, UsageError
-from retain.memory import Memory, Written, key, now
+from retain.locate import project_of
+from retain.memory import Memory, Written, now
 from retain.records import forms, lifecycle, match, merge, report
 from retain.records.codec import (
     add_relation,
@@ -71,23 +71,17 @@ class Change(NamedTuple):
     """One entry of a record's own history."""
 
     date: str
-    memory: Memory
+    id: str
+    collection: str
+    type: str
     summary: str
-    field: str
+    field: str | None
     old_value: object
     new_value: object
 
-    def to_dict(self) -> dict[str, object]:
-        return {
-            "date": self.date,
-            "id": self.memory.id,
-            "collection": self.memory.collection,
-            "type": self.memory.type,
-            "summary": self.summary,
-            "field": self.field or None,
-            "old_value": self.old_value,
-            "new_value": self.new_value,
-        }
+    @property
+    def ref(self) -> str:
+        return f"{self.collection}/{self.id}".removeprefix("/")
 
 
 class Collected(NamedTuple):
@@ -147,108 +141,74 @@ class Records:
         """
         kind = self._find_enabled(category, force)
         clean, notes, warnings = self._admit(draft, is_new=True, allow_secret=allow_secret)
-        origin, _ = self._redact({"created_by": author, "source": source})
-        author, source = origin["created_by"] or self._author, origin["source"]
-        if self._redact({"id": name}, allow_secret)[0]["id"] != name:
-            raise BadName("the id looks like a secret", hint="Choose another id.")
+        origin, _ = self._redact({"created_by": author or self._author, "source": source})
+        if self._redact_secrets and not allow_secret:
+            refuse_secret_names(name)
         if not name:
-            name = clean["id"] = slugify(clean_title(str(clean.get("title") or "")))
+            name = clean["id"] = slugify(clean_title(str(clean.get("title") or ""))) or "untitled"
         collection = kind.folder if collection is None else collection
         suffix = suffix or (".json" if self.bank.kind.listing else ".md")
-        record, more = lifecycle.create(clean, category, name or "untitled")
+        record, more = lifecycle.create(clean, category, name)
         if source and suffix == ".json":  # which has no other place for it
-            entry = lifecycle.change_entry(
-                now(), f"Captured from {source}", "source", new_value=source
-            )
-            record["changes"] = [*(record.get("changes") or ()), entry]
+            summary = f"Captured from {origin['source']}"
+            entry = lifecycle.change_entry(now(), summary, "source", new_value=origin["source"])
+            record["changes"] = [*lifecycle.changes_of(record), entry]
         check(record, self.rules)
-        if not name:  # said last: which fields are missing says more
-            hint = "Give it a title or an id."
-            raise UsageError("there is no text to make a title from", hint=hint)
         if not force:
             self._refuse_full(kind)
-        data = dump_record(record, suffix, author, source)
-        try:
-            written = self.bank.create(collection, name, data, suffix=suffix)
-        except Conflict:
-            before = self.bank.find(f"{collection}/{name}")
-            written = self._replace(before, record, suffix, source, force=force)
-        if key(collection) != key(kind.folder):
-            warnings.append(
-                f"a {kind.name} belongs in {kind.folder}/; it was stored elsewhere, as asked for"
-            )
+        with self.bank.lock_name(collection, name, suffix) as change:
+            if change.is_new:
+                data = dump_record(record, suffix, origin["created_by"], origin["source"])
+                written = change.create(data)
+            else:
+                written = self._replace(change, record, suffix, origin["source"], force=force)
         outcome = _outcome("created", written.memory, "create", [*notes, *more], warnings)
         return self._close_window(kind, outcome)
 
     def _replace(
-        self, before: Memory, record: Record, suffix: str, source: str, *, force: bool
+        self, taken: LockedMemory, record: Record, suffix: str, source: str, *, force: bool
     ) -> Written:
         """Put a record in the place of an earlier one, whose history and text below it goes on."""
-        old = _load(before)
-        if not is_record(before) or not before.path.endswith(suffix):
+        memory = taken.memory
+        old = _load(memory)
+        if not is_record(memory) or not memory.path.endswith(suffix):
             hint = "Choose another name; a memory of another kind has this one."
-            raise lifecycle.taken_error(before.ref, before.status, hint)
-        lifecycle.refuse_overwrite(old, before.ref, now(), force=force)
-
-        def edit(memory: Memory) -> bytes:
-            old = load_record(memory)
-            entry = lifecycle.change_entry(now(), "Replaced by a new record", "record")
-            entries = [*(record.get("changes") or ()), entry]
-            history = lifecycle.changes_of(old)
-            wanted = lifecycle.add_changes({**record, "changes": history}, entries)
-            if old.get("created_at"):
-                wanted["created_at"] = old["created_at"]
-            data = edit_record(wanted, memory)
-            if source and memory.path.endswith(".md"):
-                return edit_file(memory.path, data, {"source": source})
-            return data
-
-        # Another may have written since: over that one nobody has said a word.
-        return self._write(before, edit, "replaced", expect=before.hash)
+            raise lifecycle.taken_error(memory.ref, memory.status, hint)
+        lifecycle.refuse_overwrite(old, memory.ref, now(), force=force)
+        entry = lifecycle.change_entry(now(), "Replaced by a new record", "record")
+        entries = [*lifecycle.changes_of(record), entry]
+        history = {"changes": lifecycle.changes_of(old)}
+        wanted = lifecycle.add_changes({**record, **history}, entries)
+        wanted["created_at"] = old.get("created_at") or record["created_at"]
+        data = edit_record(wanted, memory)
+        if source and memory.path.endswith(".md"):
+            data = edit_file(memory.path, data, {"source": source})
+        return taken.write(data, status="replaced")
 
     def update(
-        self,
-        before: Memory,
-        draft: Record,
-        *,
-        expect: str = "",
-        allow_secret: bool = False,
-        keeps_late: bool = False,
+        self, before: Memory, draft: Record, *, expect: str = "", allow_secret: bool = False
     ) -> Outcome:
-        """Change a record within the rules; the file's hash, if given, must be the one read.
-
-        A draft that comes too late is put into the trash if its caller has no other copy.
-        """
+        """Change a record within the rules; the file's hash, if given, must be the one read."""
         clean, notes, warnings = self._admit(draft, allow_secret=allow_secret)
-
-        def edit(memory: Memory) -> bytes:
+        with self._changing(before) as change:
+            memory = change.memory
             old = _load(memory)
-            wanted_hash = expect.lower().removeprefix("sha256:").removeprefix("md5:")
-            is_md5 = len(wanted_hash) == 32
+            expected = expect.lower().removeprefix("sha256:").removeprefix("md5:")
+            is_md5 = len(expected) == 32
             current = hashlib.md5(memory.data).hexdigest() if is_md5 else memory.hash  # noqa: S324 - names a text, guards nothing
-            if wanted_hash and wanted_hash != current:
-                hint = "Re-read the file and retry with its current hash."
-                raise _conflict_error(before.ref, expect, current, hint)
+            if expected not in ("", current):
+                raise Conflict(
+                    f"{memory.ref} was changed by someone else since it was read",
+                    unchanged="It is as they left it.",
+                    hint="Re-read the file and retry with its current hash.",
+                    details={"expected_hash": expect, "current_hash": current},
+                )
             wanted = merge.merge(old, clean, now=now(), project=self.project)
             check(wanted, self.rules)
-            return edit_record(_with_file_id(memory, wanted), memory)
-
-        try:
-            written = self._write(before, edit, "updated")
-        except RecordError as error:
-            if keeps_late and error.kind == "OCC_CONFLICT":
-                text = json.dumps(draft, ensure_ascii=False, indent=2)
-                try:
-                    aside = self.bank.put_aside(before, text).name
-                    error.hint += f" Your record is in the trash as {aside}."
-                except RetainError as failure:
-                    error.hint += f" Your record could not be kept: {failure.message}."
-            raise
-        memory, old = written.memory, load_record(before)
+            written = change.write(edit_record(wanted, memory))
         warnings += merge.warnings(old, clean)
-        outcome = _outcome("updated", memory, "update", notes, warnings)
-        title = load_record(memory).get("title")
-        slug = merge.new_slug(str(old.get("title") or ""), str(title or ""), memory.id)
+        outcome = _outcome("updated", written.memory, "update", notes, warnings)
+        slug = merge.new_slug(str(old.get("title") or ""), str(wanted["title"]), memory.id)
         return self._rename(outcome, slug) if slug else outcome
 
     def _rename(self, outcome: Outcome, slug: str) -> Outcome:
@@ -271,44 +231,34 @@ class Records:
         """Note that a memory has another name now, there and where others name it."""
         if is_record(moved):
             entry = lifecycle.change_entry(now(), f"Moved from {old_ref}", "id", old_ref, moved.ref)
-
-            def note(memory: Memory) -> bytes:
-                return edit_record(lifecycle.add_changes(load_record(memory), [entry]), memory)
-
-            moved = self.bank.change(moved.address, note).memory
+            with self.bank.lock_memory(moved.address) as change:
+                noted = lifecycle.add_changes(load_record(change.memory), [entry])
+                moved = change.write(edit_record(noted, change.memory)).memory
         changes: dict[str, bytes | None] = {moved.path: moved.data}
-        for name in ("superseded_by", "supersedes"):
-            # Who replaces another one is named by it, and names it in turn.
-            for ref in relations(moved, name):
-                with contextlib.suppress(RetainError):  # it names a memory that is not there
-                    rename = partial(rename_relation, old_ref=old_ref, new_ref=moved.ref)
-                    other = self.bank.change(ref, rename).memory
-                    changes[other.path] = other.data
+        # Who replaces another one is named by it, and names it in turn.
+        for ref in (*relations(moved, "superseded_by"), *relations(moved, "supersedes")):
+            with contextlib.suppress(RetainError):  # it names a memory that is not there
+                rename = partial(rename_relation, old_ref=old_ref, new_ref=moved.ref)
+                other = self.bank.change(ref, rename).memory
+                changes[other.path] = other.data
         return changes
 
     def revise(
         self, before: Memory, content: Mapping[str, object], fields: Record, expect: str = ""
     ) -> Outcome:
         """Change some fields as a person does; None takes one out of the content."""
-        if before.problem:
-            raise Unreadable(f"{before.ref} cannot be read: {before.problem}")
-        if not is_record(before):
-            raise UsageError(
-                f"{before.ref} is no typed memory, and has no fields",
-                hint="Change its text, or rewrite its file.",
-            )
-        forms.known_category(before.type, self.rules)
         clean, notes, warnings = self._admit({**fields, "content": dict(content)})
         stated = {name: clean[name] or None for name in fields}  # an empty title is no title
-
-        def edit(memory: Memory) -> bytes:
-            old = _load(memory)
-            present = old.get("content")
-            wanted = forms.revise(present if isinstance(present, dict) else {}, clean["content"])
-            data = edit_record({**old, **stated, "content": wanted}, memory)
-            return merge.check_edit(memory, data, self.rules)
-
-        written = self.bank.change(before.address, edit, expect=expect, status="updated")
+        with self.bank.lock_memory(before.address) as change:
+            memory, old = change.memory, _load(change.memory)
+            if not is_record(memory) or not isinstance(old.get("content"), dict):
+                raise UsageError(
+                    f"{memory.ref} is no typed memory, and has no fields",
+                    hint="Change its text, or rewrite its file.",
+                )
+            stated["content"] = forms.revise(old["content"], clean["content"])
+            data = merge.check_edit(memory, edit_record({**old, **stated}, memory), self.rules)
+            written = change.write(data, expect=expect)
         notes = [note for note in notes if note.partition(":")[0] in fields]
         if written.status == "unchanged":
             return Outcome("unchanged", written.memory, tuple(notes), tuple(warnings))
@@ -317,32 +267,26 @@ class Records:
     def step(self, action: str, before: Memory, reason: str = "") -> Outcome:
         """Retire, archive, unarchive or restore a memory; one that is so already is left alone."""
         clean, warnings = self._redact({"reason": reason})
-
-        def edit(memory: Memory) -> bytes:
+        with self._changing(before) as change:
+            memory = change.memory
             old = _load(memory)
-            wanted = lifecycle.take_step(old, action, before.ref, now(), clean["reason"])
+            wanted = lifecycle.take_step(old, action, memory.ref, now(), clean["reason"])
             if wanted is None:
-                return memory.data
+                return Outcome(f"already_{memory.status}", memory, warnings=tuple(warnings))
             if not is_record(memory):  # only typed memories keep a list of their changes
-                wanted = {**wanted, "changes": old.get("changes")}
-            return edit_record(_with_file_id(memory, wanted), memory)
-
-        status = f"{action}d"
-        written = self._write(before, edit, status)
-        if written.status == "unchanged":
-            already = f"already_{written.memory.status}"
-            return Outcome(already, written.memory, warnings=tuple(warnings))
-        return _outcome(status, written.memory, status, (), warnings)
+                wanted["changes"] = old.get("changes")
+            written = change.write(edit_record(wanted, memory))
+        return _outcome(f"{action}d", written.memory, f"{action}d", (), warnings)
 
     def supersede(self, old: Memory, new: Memory) -> tuple[Outcome, Outcome]:
         """Say that one memory has taken another's place; both remember it."""
-        if old.path == new.path:
-            raise UsageError("a memory cannot take its own place", hint="Name two memories.")
         for memory in (old, new):
             _load(memory)
             if memory.path.endswith(".json") and not is_record(memory):
-                raise _read_error(memory.ref, "it is JSON, and no record of a category")
-        self._refuse_circle(old, new)
+                raise Unreadable(f"{memory.ref} is JSON, and no record of a category")
+        if old.path == new.path or new.superseded_by:
+            message = f"{new.ref} cannot take the place of {old.ref}"
+            raise UsageError(message, hint="Name the memory that holds now.")
         texts = [
             (old, add_relation(old, "superseded_by", new.ref)),
             (new, add_relation(new, "supersedes", old.ref)),
@@ -358,21 +302,6 @@ class Records:
             Outcome("updated", successor),
         )
 
-    def _refuse_circle(self, old: Memory, new: Memory) -> None:
-        """Refuse a successor that the memory itself has taken the place of, however far back."""
-        seen, memory = {old.ref}, new
-        while (ref := memory.superseded_by) and ref not in seen:
-            seen.add(ref)
-            try:
-                memory = self.bank.find(ref)
-            except RetainError:
-                return
-        if ref == old.ref:
-            raise UsageError(
-                f"{new.ref} has been superseded by {old.ref} itself",
-                hint="Name the memory that holds now.",
-            )
-
     # Upkeep
 
     def gc(self, *, dry_run: bool = False) -> Collected:
@@ -381,64 +310,71 @@ class Records:
         What a category keeps only for a while is retired first, so that it too can be brought back
         for as long. Files go to the trash, unless the rules say that they are not kept.
         """
-        memories = {memory.path: memory for memory in self._readable_memories()}
-        filed = [(path, load_record(memory)) for path, memory in memories.items()]
-        typed = [(path, record) for path, record in filed if is_record(memories[path])]
-        kept_for = {name: kind.retention_days for name, kind in self.rules.categories.items()}
-        outlived = report.find_outlived(typed, datetime.now(UTC), kept_for)
-        due, problems = report.find_due(filed, datetime.now(UTC), self.rules.grace_period_days)
+        due, outlived, problems = self._find_aged()
         if dry_run:
             return Collected(due, outlived, problems)
         retired, deleted = [], []
         changes: dict[str, bytes | None] = {}
         for aged in outlived:
-            memory = memories[aged.path]
-            reason = f"older than retention_days ({kept_for[memory.type]})"
-            try:
-                changes.update(self.step("retire", memory, reason).changes)
+            kept_for = self.rules.categories[aged.memory.type].retention_days
+            with _note_failure(problems, f"ERROR retiring {aged.memory.ref}"):
+                reason = f"older than retention_days ({kept_for})"
+                changes.update(self.step("retire", aged.memory, reason).changes)
                 retired.append(aged)
-            except RetainError as error:
-                problems.append(f"ERROR retiring {memory.ref}: {error.message}")
         for aged in due:
-            memory = memories[aged.path]
-            try:
+            memory = aged.memory
+            with _note_failure(problems, f"ERROR deleting {os.path.basename(memory.path)}"):
                 trashed = self.bank.delete(memory.address, expect=memory.hash)
-                changes[aged.path] = None
+                changes[memory.path] = None
                 deleted.append(aged)
                 if not self.rules.archive_retired:
                     self.bank.discard(trashed)
-            except RetainError as error:
-                name = os.path.basename(aged.path)
-                problems.append(f"ERROR deleting {name}: {error.message}")
         return Collected(deleted, retired, problems, changes)
+
+    def _find_aged(self) -> tuple[list[Aged], list[Aged], list[str]]:
+        """Return memories retired long ago, those kept too long, and times that make no sense."""
+        due, outlived, problems = [], [], []
+        for memory in self.bank.memories():
+            kind = self.rules.category(memory.type)
+            if memory.status == "retired" and not memory.problem:
+                days = report.days_since(memory, "retired_at")
+                if days is None:
+                    fault = "invalid" if memory.meta.get("retired_at") else "missing"
+                    name = os.path.basename(memory.path)
+                    problems.append(f"SKIP {name}: {fault} retired_at timestamp")
+                elif days >= max(self.rules.grace_period_days, 0):
+                    due.append(Aged(memory, days))
+            elif memory.status == "active" and kind and kind.retention_days and is_record(memory):
+                days = report.days_since(memory, "updated_at")
+                if days is not None and days >= kind.retention_days:
+                    outlived.append(Aged(memory, days))
+        return due, outlived, problems
 
     def history(self, memory: Memory | None = None, since: str = "") -> list[Change]:
         """List what happened to typed memories, the newest first."""
-        memories = [memory] if memory else self._readable_memories()
-        changes = [
-            Change(
-                str(entry.get("date", "")),
-                memory,
-                str(entry.get("summary", "")),
-                str(entry.get("field") or ""),
-                entry.get("old_value"),
-                entry.get("new_value"),
-            )
-            for memory in memories
-            if is_record(memory)
-            for entry in lifecycle.changes_of(load_record(memory))
-            if isinstance(entry, dict)
-        ]
-        dated = [(lifecycle.parse_time(change.date) or _LONG_AGO, change) for change in changes]
+        start = lifecycle.parse_time(since) or _LONG_AGO
+        dated = []
+        for source in [memory] if memory else self.bank.memories():
+            entries = lifecycle.changes_of(load_record(source)) if is_record(source) else []
+            for entry in filter(lambda entry: isinstance(entry, dict), entries):
+                change = Change(
+                    str(entry.get("date", "")),
+                    source.id,
+                    source.collection,
+                    source.type,
+                    str(entry.get("summary", "")),
+                    *(entry.get(name) for name in ("field", "old_value", "new_value")),
+                )
+                dated.append((lifecycle.parse_time(change.date) or _LONG_AGO, change))
         # Reversed afterwards: of two entries of one second the later one comes first.
         dated.sort(key=lambda item: item[0])
-        start = lifecycle.parse_time(since) or _LONG_AGO
         return [change for at, change in reversed(dated) if at >= start]
 
     def health(self, noun: str = "typed memories") -> tuple[str, bool]:
         """Report on the typed memories, and whether all is well."""
-        typed = [(memory.type.upper(), load_record(memory)) for memory in self._typed_memories()]
-        return report.report_health(typed, self.list_differences(), datetime.now(UTC), noun)
+        text = self.read_list()
+        differences = None if text is None else index_md.differences(text, self.lines())
+        return report.report_health(list(self._typed_memories()), differences, noun)
 
     def candidate(
         self,
@@ -452,28 +388,18 @@ class Records:
         `hits` are the paths and scores that a search found, for rules that match by search.
         """
         kind = forms.known_category(category, self.rules)
-        memories = {
-            self.name(memory.path): memory
-            for memory in self._typed_memories()
-            if memory.type == category and memory.status == "active"
-        }
-        entries = {
-            path: match.Entry(path, memory.title, memory.tags) for path, memory in memories.items()
-        }
+        entries, records = {}, {}
+        for memory in self._typed_memories():
+            if _is_active(memory, category):
+                path = self.name(memory.path)
+                entries[path] = match.Entry(path, memory.title, memory.tags)
+                records[path] = memory
         if self.rules.match_strategy == "hybrid":
             best = match.select_hit(entries, [(self.name(path), score) for path, score in hits])
         else:
             best = match.select(entries.values(), news, self.rules.match_strategy)
-        excerpt = match.excerpt(load_record(memories[best[0].path])) if best else None
+        excerpt = match.excerpt(load_record(records[best[0].path])) if best else None
         return match.verdict(kind, best, event, excerpt)
-
-    def _readable_memories(self) -> Iterator[Memory]:
-        return (memory for memory in self.bank.memories() if not memory.problem)
-
-    def _typed_memories(self) -> Iterator[Memory]:
-        return filter(is_record, self.bank.memories())
-
-    # The list of its records that a store keeps
 
     def lines(self) -> list[Line]:
         """Return the active typed memories as lines of index.md."""
@@ -485,21 +411,11 @@ class Records:
             if memory.status == "active"
         ]
 
-    def read_list(self) -> list[Line] | None:
-        """Return the entries of index.md as they stand there; None without such a file."""
-        if not self.bank.kind.listing:
-            return self.lines()
-        text = index_md.read(self.bank)
-        return None if text is None else index_md.parse(text)
-
-    def list_differences(self) -> tuple[list[str], list[str]] | None:
-        """Return files that index.md lacks and entries without a file; None without such a file."""
-        if not self.bank.kind.listing:
-            return [], []  # the bank's index is brought up to date by whoever reads it
-        text = index_md.read(self.bank)
-        return None if text is None else index_md.differences(text, self.lines())
-
-    # Where things are
+    def read_list(self) -> str | None:
+        """Return index.md as it stands, None without one; what it would be where none is kept."""
+        if self.bank.kind.listing:
+            return index_md.read(self.bank)
+        return index_md.render(self.lines())
 
     def name(self, path: str) -> str:
         """Return a file's path as the project calls it."""
@@ -508,10 +424,12 @@ class Records:
     @property
     def project(self) -> str:
         """The directory that files are named relative to."""
-        above = os.path.dirname(self.bank.root)
-        return os.path.dirname(above) if self.bank.kind.name == "claude" else above
+        return project_of(self.bank.root)
 
     # What holds before and after each step
+
+    def _typed_memories(self) -> Iterator[Memory]:
+        return filter(is_record, self.bank.memories())
 
     def _admit(
         self, draft: Record, *, is_new: bool = False, allow_secret: bool = False
@@ -519,9 +437,7 @@ class Records:
         """Return a draft as it may be stored, notes on what was mended, and warnings."""
         mended, notes = normalize(draft, is_new=is_new, now=now())
         clean, warnings = self._redact({"record": mended}, allow_secret)
-        # What stands for a secret may itself need mending, as in a tag.
-        record, more = normalize(clean["record"], is_new=is_new, now=now())
-        return record, [*notes, *more], warnings
+        return clean["record"], notes, warnings
 
     def _redact(
         self, fields: Mapping[str, object], allow_secret: bool = False
@@ -531,36 +447,34 @@ class Records:
         admitted, warnings = admit(memory_input, redact_secrets=self._redact_secrets)
         return dict(admitted.fields), [*warnings]
 
-    def _write(
-        self, before: Memory, edit: Callable[[Memory], bytes], status: str, expect: str = ""
-    ) -> Written:
-        """Change a record's file; whoever was faster is named by the hash that is there now."""
+    @contextlib.contextmanager
+    def _changing(self, before: Memory) -> Iterator[LockedMemory]:
+        """Lock a memory; a Conflict says which text was read, and which one is there now."""
         try:
-            return self.bank.change(before.address, edit, expect=expect, status=status)
+            with self.bank.lock_memory(before.address) as change:
+                yield change
         except Conflict as error:
-            current = self.bank.find(before.address).hash
-            hint = f"{error.unchanged} {error.hint}"
-            raise _conflict_error(before.ref, before.hash, current, hint) from error
+            hashes = {
+                "expected_hash": before.hash,
+                "current_hash": self.bank.find(before.address).hash,
+            }
+            error.details = error.details or hashes
+            raise
 
     def _find_enabled(self, category: str, force: bool) -> Category:
-        kind = self.rules.category(category)
-        if kind is None:
-            known = ", ".join(self.rules.categories)
-            raise invalid([Fault("category", f"one of {known}", category)])
-        if not kind.enabled and not force:
-            expected, got = "a category that is switched on", f"{category}, which is switched off"
+        """Return a category that may have new records."""
+        kinds = {name: it for name, it in self.rules.categories.items() if it.enabled or force}
+        if category not in kinds:
             hint = f"Set categories.{category}.enabled to true, or use --force."
-            raise invalid([Fault("category", expected, got)], hint)
-        return kind
+            fault = Fault("category", f"one of {', '.join(kinds)}", category)
+            raise invalid([fault], hint if self.rules.category(category) else "")
+        return kinds[category]
 
     def _refuse_full(self, kind: Category) -> None:
         limit = self.rules.max_per_category
         if not limit or kind.max_retained:
             return
-        count = sum(
-            memory.type == kind.name and memory.status == "active"
-            for memory in self._typed_memories()
-        )
+        count = sum(_is_active(memory, kind.name) for memory in self._typed_memories())
         if count >= limit:
             raise RecordError(
                 "LIMIT_ERROR",
@@ -573,28 +487,22 @@ class Records:
         """Retire what a category with a rolling window keeps no longer after a creation."""
         if not kind.max_retained:
             return created
-        memories = {memory.path: memory for memory in self._readable_memories()}
-        records = {path: load_record(memory) for path, memory in memories.items()}
+        memories = list(self._typed_memories())
+        active = [memory for memory in memories if _is_active(memory, kind.name)]
         # What was asked for stays, even one that is dated back.
-        others = [
-            (path, records[path])
-            for path, memory in memories.items()
-            if memory.type == kind.name and path != created.memory.path and is_record(memory)
-        ]
+        others = [memory for memory in active if memory.path != created.memory.path]
+        others.sort(key=lambda memory: (memory.text("created_at"), memory.id))
         changes, warnings = dict(created.changes), [*created.warnings]
-        for path, record in report.find_beyond_window(others, kind.max_retained - 1):
-            memory = memories[path]
-            unique = report.find_unique_content(record, records.values())
-            try:
+        for memory in others[: max(len(others) - kind.max_retained + 1, 0)]:
+            unique = report.find_unique_content(memory, memories)
+            # What was asked for is stored already; this is tried again with the next one.
+            with _note_failure(warnings, f"{memory.ref} could not be retired"):
                 reason = f"rolling window: max_retained is {kind.max_retained}"
                 changes.update(self.step("retire", memory, reason).changes)
-            except RetainError as error:
-                # What was asked for is stored already; this is tried again with the next one.
-                warnings.append(f"{memory.ref} could not be retired: {error.message}")
-                continue
-            warnings.append(f"retired {memory.ref}, the oldest beyond max_retained")
-            if unique:
-                warnings.append(f"{memory.ref} has content found nowhere else: {'; '.join(unique)}")
+                warnings.append(f"retired {memory.ref}, the oldest beyond max_retained")
+                if unique:
+                    only = "; ".join(unique)
+                    warnings.append(f"{memory.ref} has content found nowhere else: {only}")
         return created._replace(changes=changes, warnings=tuple(warnings))
 
 
@@ -606,23 +514,20 @@ def _outcome(
     return Outcome(status, memory, tuple(notes), tuple(warnings), changes=changes, message=message)
 
 
+@contextlib.contextmanager
+def _note_failure(problems: list[str], what: str) -> Iterator[None]:
+    """Note that something failed; the rest goes on."""
+    try:
+        yield
+    except RetainError as error:
+        problems.append(f"{what}: {error.message}")
+
+
+def _is_active(memory: Memory, category: str) -> bool:
+    return memory.type == category and memory.status == "active"
+
+
 def _load(memory: Memory) -> Record:
     if memory.problem:
-        raise _read_error(memory.ref, memory.problem)
+        raise Unreadable(f"{memory.ref} cannot be read: {memory.problem}")
     return load_record(memory)
-
-
-def _read_error(ref: str, problem: str) -> RecordError:
-    message = f"{ref} cannot be read: {problem}"
-    return RecordError("READ_ERROR", message, {"target": ref, "error": problem})
-
-
-def _conflict_error(ref: str, expected: str, current: str, hint: str) -> RecordError:
-    message = f"{ref} was changed by someone else since it was read"
-    facts = {"target": ref, "expected_hash": expected, "current_hash": current}
-    return RecordError("OCC_CONFLICT", message, facts, hint=hint, exit_code=4)
-
-
-def _with_file_id(memory: Memory, record: Record) -> Record:
-    """Set a record's id to its file's name; a rename that was killed may have left another."""
-    return {**record, "id": memory.id} if "id" in record and is_record(memory) else record
