@@ -163,18 +163,6 @@ def test_what_has_no_hash_was_there_all_the_same(plain: Path) -> None:
     assert {state(plain, target, seen=seen[target]) for target in targets} == {"gone"}
 
 
-def test_a_file_moved_under_its_name_is_found_by_its_fingerprint(plain: Path) -> None:
-    seen = Project(str(plain)).fingerprint("src/auth.py")
-    write(plain / "tests" / "auth.py", b"of the same name")
-    (plain / "lib").mkdir()
-    (plain / "src" / "auth.py").rename(plain / "lib" / "auth.py")
-    assert state(plain) == "planned"
-    found = Project(str(plain)).check("src/auth.py", WRITTEN, seen)
-    assert found == Freshness("moved", "lib/auth.py")
-    write(plain / "copy" / "auth.py", CODE)
-    assert state(plain, seen=seen) == "gone"
-
-
 @pytest.mark.parametrize("suffix", ["#L10-L20", "#login", "#", ":42", ":42:7", ":1,5"])
 def test_a_place_in_a_file_is_not_part_of_its_path(plain: Path, suffix: str) -> None:
     target = f"src/auth.py{suffix}"
@@ -364,15 +352,6 @@ def test_a_chain_of_renames_is_followed_to_its_end(project: Path) -> None:
         commit(project, LATER - 2 + number)
     found = Project(str(project)).check("src/auth.py", WRITTEN)
     assert found == Freshness("moved", "d.py")
-
-
-def test_a_file_moved_behind_gits_back_is_found_by_its_content(project: Path) -> None:
-    for number in range(80):
-        write(project / f"untracked-{number}.txt", b"%d" % number)
-    write(project / "lib" / "other.py", CODE[1:])
-    (project / "src" / "auth.py").rename(project / "lib" / "auth.py")
-    found = Project(str(project)).check("src/auth.py", WRITTEN)
-    assert found == Freshness("moved", "lib/auth.py")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 A file that has not been touched since is fresh. Else its content decides: compared with the
 fingerprint taken when the memory was written, or with what git had at that time. Without either,
-a later date is all there is to go by. A file that is gone is looked for where git saw it go, and
-under its own name elsewhere. One that neither git nor the memory ever saw is planned.
+a later date is all there is to go by. A file that is gone is looked for where git saw it go. One
+that neither git nor the memory ever saw is planned.
 
 In a shallow, partial or sparse clone git lacks a part of the answer, and the state is unknown.
 """
@@ -17,7 +17,6 @@ import re
 import stat
 from collections import defaultdict
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import HistoryError
@@ -31,7 +30,6 @@ FINGERPRINT: Final = 20  # hex digits
 THERE: Final = "there"  # in place of one, for a folder and for what is too large to be read
 _LONGEST_TARGET: Final = 4096
 _MOST_COMMITS: Final = 3000  # read from git's log
-_MOST_FOLDERS: Final = 2000  # looked through for a file that moved behind git's back
 
 _LINE: Final = re.compile(r"(?:#[^/]*|(?::[0-9]+(?:[-:,][0-9]+)*))$")
 _ENDING: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9_+-]{0,9}$")
@@ -80,10 +78,10 @@ class Project:
         place = self._find(target)
         if place is None:
             return Freshness("")
-        content = "" if seen == THERE else seen
         if place.status is None:
-            return self._check_missing(target, place.path, content, was_seen=bool(seen))
+            return self._check_missing(target, place.path, was_seen=bool(seen))
         is_fresh: bool | None = None
+        content = "" if seen == THERE else seen
         if stat.S_ISDIR(place.status.st_mode):
             is_fresh = not content
         elif place.is_file:
@@ -98,26 +96,20 @@ class Project:
                 is_fresh = then in blobs
         return Freshness("" if is_fresh is None else "fresh" if is_fresh else "changed")
 
-    def _check_missing(self, target: str, path: str, content: str, *, was_seen: bool) -> Freshness:
+    def _check_missing(self, target: str, path: str, *, was_seen: bool) -> Freshness:
         # Tell `src/auth.py` from `TCP/IP` and an idea, for which nobody needs to ask git.
         top, slash, _ = path.partition("/")
         is_path = target.endswith("/") or _ENDING.search(path) or (slash and self.has(top))
         if not was_seen and (":" in top or not is_path):
             return Freshness("")
-        history, last_path = self._history, path
-        if history is not None:
-            last_path = history.follow(path)
-            if last_path != path and self._is_file(last_path):
-                return Freshness("moved", last_path)
-            content = content or history.last_blob(last_path)
-        now_at = self._find_namesake(last_path, content)
-        if now_at:
+        history = self._history
+        now_at = history.follow(path) if history else path
+        if now_at != path and self._is_shown(now_at):
             return Freshness("moved", now_at)
         was_there = was_seen or (history.had(path) if history else False)
-        if was_there:
-            return Freshness("gone")
         # `Node.js` is no file, for all one knows; `src/node.js` may be.
-        return Freshness("planned" if was_there is not None and "/" in target else "")
+        is_planned = was_there is False and "/" in target
+        return Freshness("gone" if was_there else "planned" if is_planned else "")
 
     def fingerprint(self, target: str) -> str:
         """A short hash of a linked file's content now; empty where there is nothing."""
@@ -161,7 +153,7 @@ class Project:
         place = self._find(path)
         return place is not None and place.status is not None
 
-    def _is_file(self, path: str) -> bool:
+    def _is_shown(self, path: str) -> bool:
         """Whether a path is that of a file, no link, that may be shown to a person."""
         place = self._resolve(path) if path.isprintable() else None
         return place is not None and place.is_file and place.path == path
@@ -208,18 +200,6 @@ class Project:
         repository = Repository.containing(self.root)
         history = _History(repository, self.root) if repository else None
         return history if history and history.is_born else None
-
-    def _find_namesake(self, path: str, content: str) -> str:
-        """The one other file of the same name and content; of several nobody can tell."""
-        if not content or _blob(b"").startswith(content):
-            return ""  # an empty file is like any other
-        name, same = os.path.basename(path), []
-        for folder, folders, names in islice(os.walk(self.root), _MOST_FOLDERS):
-            folders[:] = sorted(each for each in folders if not each.startswith("."))
-            inner = os.path.normpath(os.path.join(os.path.relpath(folder, self.root), name))
-            if name in names and self._is_file(inner):
-                same += [inner] if self.fingerprint(inner) == content[:FINGERPRINT] else []
-        return same[0] if len(same) == 1 else ""
 
 
 class _Change(NamedTuple):
@@ -290,11 +270,6 @@ class _History:
         """What HEAD has at a path, or an empty string."""
         last = self._changes.get(path, [None])[0]
         return last.new if last and last.path == path and last.status != "D" else ""
-
-    def last_blob(self, path: str) -> str:
-        """What was last at a path that may be gone from HEAD."""
-        last = self._changes.get(path, [None])[0]
-        return self._blob(path) or (last.old if last else "")
 
     def follow(self, path: str) -> str:
         """Where a file that is gone was last, from one name to the next."""

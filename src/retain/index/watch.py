@@ -12,9 +12,6 @@ import watchfiles
 
 from retain.locate import is_network
 
-_DEBOUNCE_MS: Final = 50  # changes that come together are told together
-_STEP_MS: Final = 25
-_TIMEOUT_MS: Final = 1000  # how often the bank's own directory is looked at
 _POLL_SECONDS: Final = 2.0  # between two looks where nothing can be heard
 _LOOK_SECONDS: Final = 60.0  # between two looks where everything should be heard
 _STOP_SECONDS: Final = 0.2  # between two looks whether it is over
@@ -28,12 +25,11 @@ class Watcher:
         self.count = 0  # 0 until every change is heard
         # The disk is a network's, or the system watches too much already: files must be looked at.
         self.is_deaf = False
+        self._root = root
         self._process = os.getpid()
         self._ended = threading.Event()
         self._counted = threading.Condition()
-        self._thread = threading.Thread(
-            target=self._run, args=(root,), name="retain-watch", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name="retain-watch", daemon=True)
         self._thread.start()
 
     @property
@@ -52,30 +48,30 @@ class Watcher:
                     break
                 self._counted.wait(min(left, _STOP_SECONDS))
 
-    def _run(self, root: str) -> None:
+    def _run(self) -> None:
         while not self._ended.is_set():
             try:
-                self.is_deaf = is_network(root)
+                self.is_deaf = is_network(self._root)
                 if not self.is_deaf:
-                    self._listen(root)
+                    self._listen()
             # The directory is gone, the system watches too much already, or a name is not UTF-8.
             except (OSError, RuntimeError) as error:
                 self.is_deaf = True
-                _log.debug("%s cannot be watched: %s", root, error)
+                _log.debug("%s cannot be watched: %s", self._root, error)
             if self.is_deaf:
                 self._ended.wait(_POLL_SECONDS)
 
-    def _listen(self, root: str) -> None:
+    def _listen(self) -> None:
         """Count changes until the directory is replaced by another one."""
-        directory = _identity(root)
-        is_first = True
+        directory, is_first = _identity(self._root), True
         for changes in watchfiles.watch(
-            root,
-            watch_filter=lambda _change, path: _is_memory(root, path),
-            debounce=_DEBOUNCE_MS,
-            step=_STEP_MS,
+            self._root,
+            # Trash and versions are in hidden directories.
+            watch_filter=lambda _change, path: "/." not in path.removeprefix(self._root),
+            debounce=50,  # milliseconds: changes that come together are told together
+            step=25,
             stop_event=self._ended,
-            rust_timeout=_TIMEOUT_MS,
+            rust_timeout=1000,  # how often the bank's own directory is looked at
             yield_on_timeout=True,
             ignore_permission_denied=True,
         ):
@@ -85,7 +81,7 @@ class Watcher:
                     self.count += 1
                     self._counted.notify_all()
             is_first = False
-            if _identity(root) != directory:
+            if _identity(self._root) != directory:
                 break
 
     def close(self) -> None:
@@ -95,14 +91,9 @@ class Watcher:
             self._thread.join()
 
 
-def _is_memory(root: str, path: str) -> bool:
-    """Whether a path may be a memory's; trash and versions are in hidden directories."""
-    return "/." not in path.removeprefix(root)
-
-
-def _identity(root: str) -> tuple[int, int]:
+def _identity(path: str) -> tuple[int, int] | None:
     try:
-        facts = os.stat(root)
+        facts = os.stat(path)
     except OSError:
-        return 0, 0
+        return None
     return facts.st_dev, facts.st_ino

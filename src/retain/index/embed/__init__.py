@@ -78,7 +78,7 @@ def embedder(
     if spec == BUNDLED:
         return WarmModel(MINILM, warm) if warm else MINILM
     if spec.startswith(("http://", "https://")):
-        from retain.index.embed.http import RemoteModel  # urllib takes 20 ms
+        from retain.index.embed.http import RemoteModel
 
         return RemoteModel(spec, model, api_key=api_key)
     if spec.startswith(("/", "~", ".")):

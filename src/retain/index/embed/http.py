@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
-from http.client import HTTPException
-from typing import Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from retain.index.embed import Embedder, EmbedderError, FloatArray
 from retain.text.sanitize import visible
 
+if TYPE_CHECKING:
+    import httpx2
+
 _BATCH: Final = 64
 _TIMEOUT: Final = 10.0  # seconds
 _MAX_CHARS: Final = 8_000  # what a model of 8,192 tokens takes of any script
-_MAX_ANSWER: Final = 50_000_000
 _PAUSES: Final = (0.5, 1.0)  # seconds before the second and the third attempt
 _MAX_WAIT: Final = 5.0
 _TRY_AGAIN: Final = (429, 500, 502, 503, 504)
@@ -36,17 +34,11 @@ class RemoteModel(Embedder):
                 f"no model is named for {self._host}",
                 hint="Name one that it serves: retain config set recall.model NAME",
             )
-        # http.client would repeat such a key in its own error.
         if not _is_plain(self._key):
             raise EmbedderError(
                 "the embedder's API key has characters that no key has",
                 hint="Check RETAIN_RECALL_API_KEY.",
             )
-        # A proxy has no way to a server on this machine, and no business with it.
-        host = urlsplit(self._url).hostname or ""
-        is_local = host in ("localhost", "::1") or host.startswith("127.")
-        proxies = urllib.request.ProxyHandler({} if is_local else None)
-        self._opener = urllib.request.build_opener(proxies, _NoRedirect())
         self._dimension = 0
 
     @property
@@ -72,36 +64,45 @@ class RemoteModel(Embedder):
                 text[:_MAX_CHARS].encode("utf-8", "replace").decode() or " "
                 for text in texts[start : start + _BATCH]
             ]
-            vectors = self._read_vectors(self._ask(batch), len(batch))
-            self._dimension = self._dimension or vectors.shape[1]
-            if vectors.shape[1] != self._dimension:
-                raise self._error(
-                    f"gave vectors of {vectors.shape[1]} numbers after some of {self._dimension}"
-                )
-            parts.append(vectors)
+            parts.append(self._read_vectors(self._ask(batch), len(batch)))
         return np.concatenate(parts) if parts else np.empty((0, self.dimension), np.float32)
+
+    @cached_property
+    def _client(self) -> httpx2.Client:
+        import httpx2  # 100 ms
+
+        # A proxy has no way to a server on this machine, and no business with it.
+        host = urlsplit(self._url).hostname or ""
+        is_local = host in ("localhost", "::1") or host.startswith("127.")
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        return httpx2.Client(headers=headers, timeout=_TIMEOUT, trust_env=not is_local)
 
     def _ask(self, texts: Sequence[str]) -> Any:
         """Send one request, again a little later where the answer asks for that."""
-        headers = {"Content-Type": "application/json", "User-Agent": "retain"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        body = json.dumps({"model": self._model, "input": texts}).encode()
-        request = urllib.request.Request(self._url, body, headers)  # noqa: S310 - http(s)
+        import httpx2
+
         for pause in (*_PAUSES, None):
             try:
-                with self._opener.open(request, timeout=_TIMEOUT) as response:
-                    return json.loads(response.read(_MAX_ANSWER))
-            except urllib.error.HTTPError as error:
-                if pause is None or error.code not in _TRY_AGAIN:
-                    raise self._error(_describe(error, self._key), error.code) from None
-                wanted = error.headers.get("Retry-After", "")
-                time.sleep(min(float(wanted) if wanted.isdecimal() else pause, _MAX_WAIT))
-            except (OSError, HTTPException) as error:
-                raise self._error(f"cannot be reached: {error}") from error
+                body = {"model": self._model, "input": texts}
+                response = self._client.post(self._url, json=body)
+                if response.is_success:
+                    return response.json()
+            except httpx2.HTTPError as error:
+                why = str(error) or type(error).__name__
+                raise self._error(f"cannot be reached: {why}") from error
             except (ValueError, RecursionError):
                 raise self._error("answered with something other than JSON") from None
-        raise AssertionError  # the last attempt returns or raises
+            if pause is None or response.status_code not in _TRY_AGAIN:
+                break
+            wanted = response.headers.get("Retry-After", "")
+            time.sleep(min(float(wanted) if wanted.isdecimal() else pause, _MAX_WAIT))
+        # The server's own words, without the key that some of them repeat. A redirect is not
+        # followed: the key and the texts go nowhere but to the address that was set.
+        code = response.status_code
+        words = f"go to {response.headers.get('Location')}" if code < 400 else response.text[:2_000]
+        words = words.replace(self._key, "[key]") if self._key else words
+        hint = "Check the key in RETAIN_RECALL_API_KEY." if code in (401, 403) else ""
+        raise self._error(f"answered {code}: {visible(' '.join(words.split()))[:200]}", hint)
 
     def _read_vectors(self, answer: Any, count: int) -> FloatArray:
         """The unit vectors in the order of their texts, whatever order the answer has."""
@@ -118,32 +119,15 @@ class RemoteModel(Embedder):
             ) from None
         if not (np.isfinite(norms) & (norms > 0)).all():
             raise self._error("gave a vector without a direction: not finite, or all zeros")
+        size, before = vectors.shape[1], self._dimension
+        if before not in (0, size):
+            raise self._error(f"gave vectors of {size} numbers after some of {before}")
+        self._dimension = size
         unit: FloatArray = (vectors / norms).astype(np.float32)
         return unit
 
-    def _error(self, what: str, code: int = 0) -> EmbedderError:
-        hint = ""
-        if code in (401, 403):
-            hint = "Check the key in RETAIN_RECALL_API_KEY."
-        elif code and code not in _TRY_AGAIN:
-            hint = "Check recall.embedder and recall.model: `retain config list` shows them."
+    def _error(self, what: str, hint: str = "") -> EmbedderError:
         return EmbedderError(f"the embedding model at {self._host} {what}", hint=hint)
-
-
-def _describe(error: urllib.error.HTTPError, key: str) -> str:
-    """The server's own words, without the key that some of them repeat."""
-    words = f"go to {error.headers['Location']}" if 300 <= error.code < 400 else ""
-    with error, contextlib.suppress(OSError, HTTPException):
-        words = words or error.read(2_000).decode("utf-8", "replace")
-    words = words.replace(key, "[key]") if key else words
-    return f"answered {error.code}: {visible(' '.join(words.split()))[:200]}"
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the key and the texts go nowhere but to the address that was set."""
-
-    def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
-        return None
 
 
 def _is_plain(text: str) -> bool:
