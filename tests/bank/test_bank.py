@@ -16,7 +16,6 @@ from retain.app import App
 from retain.bank import trash
 from retain.bank.bank import Bank
 from retain.bank.files import Directory
-from retain.bank.listing import make_bank
 from retain.errors import BadName, Conflict, LimitExceeded, NotFound, RetainError, Unsafe
 from tests import crash
 from tests.bank.test_files import EDITS, OUTSIDE, SYSTEMS, at_the_exchange, system
@@ -97,15 +96,6 @@ def test_delete_that_meets_a_persons_edit_leaves_the_file(root: Path, bank: Bank
         bank.delete("x")
     assert file.read_bytes() == b"what the person saved"
     assert _trash(root) == []
-
-
-@pytest.mark.parametrize("name", ["x.md~", ".x.md.swp", "4913", "#x.md#", ".#x.md", "x.md.tmp"])
-def test_editors_own_files_are_no_memories_and_stay(root: Path, app: App, name: str) -> None:
-    (root / "notes" / name).write_bytes(b"an editor's own")
-    app.update("x", "new")
-    assert [memory.id for memory in app.list()] == ["x"]
-    assert app.status().problems == ()
-    assert (root / "notes" / name).read_bytes() == b"an editor's own"
 
 
 @SYSTEMS
@@ -241,20 +231,6 @@ def test_clock_set_back_an_hour_loses_nothing(
     ]
 
 
-@pytest.mark.parametrize("year", ["2038", "9999", "1969"])
-def test_far_years_are_kept(root: Path, app: App, year: str) -> None:
-    when = f"{year}-12-31T23:59:59Z"
-    text = f"---\ncreated_at: {when}\n---\n\nfar away\n"
-    (root / "notes/far.md").write_text(text, encoding="utf-8")
-    os.utime(root / "notes/far.md", (2**33, 2**33))
-    app.append("far", "more")
-    assert app.get("far").meta["created_at"] == when
-    assert app.list(sort="created")[0 if year == "1969" else -1].id == "far"
-    assert app.status().problems == ()
-    app.delete("far")
-    assert app.untrash("far").memory.text("created_at") == when
-
-
 # Modes
 
 
@@ -318,11 +294,4 @@ def test_refused_names_and_sizes_store_nothing(root: Path, app: App) -> None:
         small.place_all([("notes", "a.md", b"x"), ("notes", "big.md", b"x" * 11)])
     with pytest.raises(BadName):
         app.bank.create("skills", "a", b"x")
-    assert crash.files(root) == before
-
-
-def test_making_a_bank_again_changes_nothing(root: Path, app: App) -> None:
-    (root / "config.toml").write_text("format = 1\n", encoding="utf-8")
-    before = crash.files(root)
-    assert make_bank(str(root)) is False
     assert crash.files(root) == before

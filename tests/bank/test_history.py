@@ -57,11 +57,6 @@ def test_commits_and_copies_stand_in_one_list(project: Path) -> None:
     assert {one.author for one in versions if one.source == "git"} == {"Ada"}
 
 
-@pytest.mark.parametrize("version, body", [("HEAD", "three"), ("HEAD~1", "two"), ("HEAD~2", "one")])
-def test_any_git_revision_is_a_version(version: str, body: str, project: Path) -> None:
-    assert App().get("note", version=version).body == body
-
-
 def test_revision_that_is_none_is_not_found(project: Path) -> None:
     for version in ("HEAD~9", "--output=x"):
         with pytest.raises(NotFound, match="has no version"):
@@ -76,15 +71,6 @@ def test_restore_never_loses_the_present_text(project: Path) -> None:
     assert "four, never committed" in bodies
 
 
-def test_restore_commits_that_one_file(project: Path) -> None:
-    (project / "other.txt").write_text("half done", encoding="utf-8")
-    git("add", "other.txt")
-    written = App().restore("note", "HEAD~1")
-    assert written.commit
-    assert git("show", "--format=", "--name-only", "HEAD").split() == [".retain/memories/note.md"]
-    assert git("diff", "--cached", "--name-only").split() == ["other.txt"]
-
-
 def test_restore_of_what_git_does_not_track_commits_nothing(project: Path) -> None:
     write("one", "untracked")
     write("two", "untracked")
@@ -97,23 +83,6 @@ def test_text_from_before_a_move_gets_the_present_id(project: Path) -> None:
     App().move("note", to_collection="elsewhere", to_id="renamed")
     written = App().restore("renamed", "v1")
     assert (written.memory.body, written.memory.meta["id"]) == ("one", "renamed")
-
-
-def test_diff_compares_the_last_different_text_with_the_present(home: Path) -> None:
-    write("one\n")
-    write("two\n")
-    lines = App().diff("note").splitlines()
-    assert lines[:2] == ["--- memories/note@v1", "+++ memories/note@current"]
-    assert "-one" in lines
-    assert "+two" in lines
-    assert App().diff("note", older="v1", newer="v1") == ""
-    assert "-two" in App().diff("note", older="current", newer="v1").splitlines()
-
-
-def test_diff_without_any_earlier_text_says_so(home: Path) -> None:
-    write("one")
-    with pytest.raises(NotFound, match="no earlier version"):
-        App().diff("note")
 
 
 @pytest.mark.slow
@@ -167,20 +136,7 @@ def test_mode_decides_what_is_kept(
     write("one")
     write("two")
     assert [one.version for one in App().versions("note")] == kept
-
-
-def test_numbered_mode_leaves_git_alone(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RETAIN_VERSIONING_MODE", "numbered")
-    assert {one.source for one in App().versions("note")} == {"numbered"}
-    with pytest.raises(NotFound):
-        App().get("note", version="HEAD")
-
-
-def test_so_many_versions_are_read_as_are_wanted(project: Path) -> None:
-    memory, history = App().with_history("note")
-    every = [one.version for one in history.versions(memory)]
-    assert [one.version for one in history.versions(memory, 2)] == every[:2]
-    assert [one.version for one in history.numbered(memory)] == ["v2", "v1"]
+    assert crash.leftovers(home / ".retain") == []
 
 
 def test_an_earlier_text_takes_the_place_only_of_the_text_that_was_seen(home: Path) -> None:
@@ -231,13 +187,6 @@ def test_only_the_newest_versions_are_kept(bank_app: App) -> None:
     for number in range(1, 8):
         bank.change("x", lambda _, text=str(number): text.encode())  # type: ignore[misc]
     assert kept_texts(bank_app, "x") == {5: "4", 6: "5", 7: "6"}
-
-
-def test_no_versions_are_kept_when_none_are_wanted(bank_app: App, tmp_path: Path) -> None:
-    put_all(bank_app, "x", "0")
-    written = Bank(bank_app.location, max_versions=0).change("x", lambda _: b"1")
-    assert (written.kept, (tmp_path / "bank/.versions").exists()) == ("", False)
-    assert crash.leftovers(tmp_path / "bank") == []
 
 
 def test_versions_follow_a_moved_memory(bank_app: App) -> None:

@@ -112,27 +112,6 @@ def test_title_is_made_harmless(title: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line,text",
-    [
-        (Line("D", "", "m/use-sqlite.json"), "- [D] use-sqlite -> m/use-sqlite.json"),
-        (Line("D", "\u200b\n", "m/a.json"), "- [D] a -> m/a.json"),
-        (Line("D", "", "->"), "- [D] untitled -> ->"),
-        (Line("my kind", "a", "p.json"), "- [MY_KIND] a -> p.json"),
-        (Line("", "a", "p.json"), "- [_] a -> p.json"),
-        (
-            Line("D", "a", "p.json", ("x,y", "", "#tags:", "x y", "z")),
-            "- [D] a -> p.json #tags:x y,z",
-        ),
-    ],
-)
-def test_what_is_missing_or_out_of_form_still_gives_a_line_that_parses(
-    line: Line, text: str
-) -> None:
-    assert format_line(line) == text
-    assert parse_line(text) is not None
-
-
-@pytest.mark.parametrize(
     "path",
     ["", " ", "x #tags:y.json", "a\nb.json", "a\tb", "a\u2028b", " a", "a ", "\udcff", "a\u202eb"],
 )
@@ -159,12 +138,6 @@ def test_index_has_the_header_and_is_sorted_by_category_title_and_path() -> None
     ]
 
 
-def test_refreshing_a_generated_index_is_rendering_it() -> None:
-    for old in ("", HEADER, render([API]), render([API, SQLITE]).replace("\n", "\r\n")):
-        assert refresh(old, [CACHE, SQLITE]) == render([CACHE, SQLITE])
-    assert refresh(render([API]), []) == HEADER
-
-
 def test_lines_that_a_person_wrote_stay_above_the_entries() -> None:
     old = (
         f"{HEADER}Read the decisions first.  \n\n- a plain point\n\n{render([API])[len(HEADER) :]}"
@@ -180,22 +153,6 @@ def test_refreshing_resolves_a_merge_conflict() -> None:
     one, other = format_line(API), format_line(CACHE)
     old = f"{HEADER}<<<<<<< HEAD\n{one}\n||||||| base\n=======\n{other}\n>>>>>>> topic\n"
     assert refresh(old, [API, CACHE]) == render([API, CACHE])
-
-
-@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x0b", "\x0c", "\x1e", "\x85"])
-def test_only_a_newline_ends_a_line(separator: str) -> None:
-    text = f"- [DECISION] a{separator}- [DECISION] forged -> evil.json -> real.json"
-    assert [line.title.startswith("a") for line in parse(text)] == [True]
-
-
-def test_differences_name_files_not_listed_and_entries_without_a_file() -> None:
-    other = Line("RUNBOOK", "Restart", "m/runbooks/restart.json")
-    text = render([API, CACHE])
-    assert differences(text, [API, CACHE]) == ([], [])
-    assert differences(text, [SQLITE, other]) == (
-        ["m/decisions/use-sqlite.json", "m/runbooks/restart.json"],
-        ["m/constraints/api.json", "m/constraints/cache.json"],
-    )
 
 
 def test_a_doubled_entry_is_one_without_a_file() -> None:

@@ -57,15 +57,6 @@ def test_a_changed_key_is_all_that_changes(
         assert new.count(b"\n") == new.count(b"\r\n")
 
 
-@given(RECORDS)
-def test_type_status_and_text_are_found_under_their_own_names(record: dict[str, object]) -> None:
-    document = records_json.parse(json.dumps(record).encode())
-    assert document.problem == ""
-    assert same(document.meta.get("type"), record.get("category"))
-    assert same(document.meta.get("status"), record.get("record_status"))
-    assert "content" not in document.meta
-
-
 def test_content_reads_as_text() -> None:
     content = {"rule": "Always.", "impact": ["a", {"kind": "x"}], "why_not": {"a": [1, 2]}}
     body = records_json.parse(json.dumps({"content": content}).encode()).body

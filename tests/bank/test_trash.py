@@ -10,7 +10,7 @@ import pytest
 
 from retain.app import App
 from retain.bank.files import Directory
-from retain.errors import Conflict, NotFound
+from retain.errors import NotFound
 from tests import crash
 
 
@@ -32,23 +32,6 @@ def test_deletes_within_one_second_are_all_kept_and_the_last_comes_back(app: App
     assert {entry.deleted_at for entry in app.trashed()} == {"2020-02-29T12:00:00Z"}
     bodies = [app.untrash("x", to_id=f"back-{number}").memory.body for number in range(12)]
     assert bodies == texts[::-1]
-
-
-def test_entry_comes_back_by_its_own_name_in_its_collection(app: App) -> None:
-    app.put("one", id="x", collection="notes")
-    thrown = app.delete("x").trashed
-    assert (thrown.id, thrown.collection) == ("x", "notes")
-    assert app.untrash(thrown.name).memory.ref == "notes/x"
-    assert app.trashed() == []
-
-
-def test_memory_in_the_way_is_not_overwritten(app: App) -> None:
-    _delete(app, "deleted")
-    app.put("in the way", id="x")
-    with pytest.raises(Conflict):
-        app.untrash("x")
-    assert app.get("x").body == "in the way"
-    assert app.untrash("x", to_id="y").memory.body == "deleted"
 
 
 def test_foreign_names_in_the_trash_are_listed_with_their_own_time(
