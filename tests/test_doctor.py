@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.doctor import orphaned_states, remove_state, sweep_states
+from retain.doctor import orphaned_states, sweep_states
 from retain.errors import BadName, Unreadable
-from retain.memory import check_id, key
 from retain.text.links import MAX_LINKS, find_links
+from tests.cli.door import done
 from tests.malformed import BROKEN, FINE, ODD, WORD
 
 ALL = {**BROKEN, **ODD, **FINE}
@@ -36,17 +36,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_the_table_is_large_enough() -> None:
-    assert len(BROKEN) >= 40
-    assert len({key(Path(name).stem) for name in ALL}) == len(ALL)
-
-
-def test_one_bad_file_never_hides_a_good_one(bank: Path) -> None:
+def test_every_bad_file_is_listed_and_named_and_no_good_one(bank: Path) -> None:
     listed = {Path(memory.path).name for memory in App().list(collection="mess")}
     assert listed == {"AAA.md", "zzz.md", *ALL}
-
-
-def test_every_bad_file_is_named_and_no_good_one(bank: Path) -> None:
     named = {Path(problem.path).name for problem in App().status().problems}
     assert {*BROKEN, *ODD} - named == set()
     assert named & {*FINE, "AAA.md", "zzz.md"} == set()
@@ -111,18 +103,6 @@ def test_a_file_that_cannot_be_parsed_is_never_changed(home: Path, name: str) ->
     ]
 
 
-def test_a_name_that_cannot_be_an_id_is_refused_or_found(bank: Path) -> None:
-    for name in ODD:
-        stem = Path(name).stem
-        try:
-            check_id(stem)
-        except BadName:
-            with pytest.raises(BadName):
-                App().get(f"mess/{stem}")
-        else:
-            assert App().get(f"mess/{stem}").path.endswith(name)
-
-
 def test_a_memory_with_more_links_than_count_is_named_as_read_in_part(home: Path) -> None:
     App().init()
     link = "[[elsewhere]]\n"
@@ -166,29 +146,38 @@ def _bank(home: Path, name: str) -> Path:
     return root
 
 
-def test_the_state_of_a_bank_that_is_gone_is_named_and_removed_on_request(home: Path) -> None:
-    root = _bank(home, "gone")
-    _bank(home, "here")
+def _propose(home: Path, name: str) -> None:
+    (state,) = (home / ".local/state/retain/banks").glob(f"{name}-*")
+    (state / "inbox").mkdir()
+    (state / "inbox" / f"{'0' * 16}.json").write_text("{}", encoding="utf-8")
+
+
+def test_the_state_of_a_bank_that_is_gone_is_named_and_removed_but_for_proposals(
+    home: Path,
+) -> None:
+    for name in ("gone", "here", "moved"):
+        _bank(home, name)
+    _propose(home, "moved")
     assert orphaned_states(os.environ) == []
-    shutil.rmtree(root.parent)
-    (state,) = orphaned_states(os.environ)
-    assert (state.bank, _states(home)) == (str(root), ["gone", "here"])
-    remove_state(state)
-    assert (orphaned_states(os.environ), _states(home)) == ([], ["here"])
+    shutil.rmtree(home / "gone")
+    (home / "moved").rename(home / "elsewhere")
+    gone, moved = orphaned_states(os.environ)
+    assert (gone.bank, gone.proposals) == (str(home / "gone/.retain"), 0)
+    assert (moved.bank, moved.proposals) == (str(home / "moved/.retain"), 1)
+    assert f"{moved.bank}, with 1 proposal in its inbox" in done("doctor", "--repair", "--global")
+    assert _states(home) == ["here", "moved"]
+    assert [state.bank for state in orphaned_states(os.environ)] == [moved.bank]
 
 
 def test_a_state_that_nobody_used_for_long_is_removed_but_for_its_proposals(home: Path) -> None:
     for name in ("old", "proposing", "new"):
         _bank(home, name)
+    _propose(home, "proposing")
     for state in (home / ".local" / "state" / "retain" / "banks").iterdir():
-        if state.name.startswith("proposing"):
-            (state / "inbox").mkdir()
-            (state / "inbox" / "one.json").write_text("{}", encoding="utf-8")
         if not state.name.startswith("new"):
             for path in (*state.iterdir(), state):
                 os.utime(path, (0, 0))
     sweep_states(os.environ)
     assert _states(home) == ["new", "proposing"]
-    (left,) = (home / ".local" / "state" / "retain" / "banks").glob("proposing-*/*")
-    assert left.name == "inbox"
+    assert not [*(home / ".local/state/retain/banks").glob("proposing-*/index.db")]
     assert App(bank=str(home / "old" / ".retain")).index_facts().memories == 1

@@ -125,28 +125,22 @@ def _broken_rules(memory: Memory, rules: Rules) -> list[str]:
 
 # The index
 
-# What must not be there, and the rows that are it.
+# What must not be there, and the rows that are it. What a file says of its chunks, words and
+# links is compared below.
 _RULES: Final = {
-    "total of chunks that is wrong": "totals WHERE chunks <> (SELECT count(*) FROM chunks)",
-    "total of words that is wrong": (
-        "totals WHERE length <> (SELECT coalesce(sum(length), 0) FROM chunks)"
-    ),
-    "total of longer memories that is wrong": (
-        "totals WHERE wholes <> (SELECT count(*) FROM memories WHERE chunks > 1)"
-    ),
-    "memories without all of their chunks": (
-        "memories m WHERE chunks <> (SELECT count(*) FROM chunks c WHERE c.memory = m.number)"
+    "total that is wrong": (
+        "totals WHERE (chunks, length, wholes) IS NOT (SELECT count(*), coalesce(sum(length), 0), "
+        "(SELECT count(*) FROM memories WHERE chunks > 1) FROM chunks)"
     ),
     "chunks without their memory": "chunks WHERE memory NOT IN (SELECT number FROM memories)",
-    "chunks that no word finds": "chunks WHERE number NOT IN (SELECT rowid FROM terms)",
+    "links without their memory": "links WHERE memory NOT IN (SELECT number FROM memories)",
     "words without their chunk": "terms WHERE rowid NOT IN (SELECT number FROM chunks)",
     "longer memories that no word finds as a whole": (
-        "memories WHERE chunks > 1 AND number NOT IN (SELECT rowid FROM wholes)"
+        "(SELECT number FROM memories WHERE chunks > 1 EXCEPT SELECT rowid FROM wholes)"
     ),
     "words without their memory": (
-        "wholes WHERE rowid NOT IN (SELECT number FROM memories WHERE chunks > 1)"
+        "(SELECT rowid FROM wholes EXCEPT SELECT number FROM memories WHERE chunks > 1)"
     ),
-    "links without their memory": "links WHERE memory NOT IN (SELECT number FROM memories)",
     "chunks that have no vector and wait for none": (
         "chunks WHERE number NOT IN (SELECT chunk FROM vectors UNION SELECT chunk FROM pending)"
     ),
@@ -254,13 +248,14 @@ class State(NamedTuple):
     path: str
     bank: str  # its root, empty where that was not noted
     used: float
+    proposals: int  # that wait in its inbox
 
     def to_dict(self) -> Data:
-        return {"path": self.path, "bank": self.bank}
+        return {"path": self.path, "bank": self.bank, "proposals": self.proposals}
 
 
 def orphaned_states(env: Mapping[str, str]) -> list[State]:
-    """The states whose bank is gone."""
+    """The states whose bank is gone: deleted, or moved without its inbox."""
     return [
         state
         for state in _list_states(env)
@@ -283,12 +278,15 @@ def _list_states(env: Mapping[str, str]) -> Iterator[State]:
     folder = os.path.join(state_home(env), "banks")
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         path = os.path.join(folder, name)
-        bank = ""
+        bank, proposals = "", 0
+        with contextlib.suppress(OSError), open(os.path.join(path, BANK_NOTE), "rb") as file:
+            bank = os.fsdecode(file.read())
         with contextlib.suppress(OSError):
-            with contextlib.suppress(FileNotFoundError), open(f"{path}/{BANK_NOTE}", "rb") as file:
-                bank = os.fsdecode(file.read())
-            used = max(os.stat(one).st_mtime for one in (path, *_files_in(path)))
-            yield State(path, bank, used)
+            inbox = os.listdir(os.path.join(path, "inbox"))
+            proposals = sum(file.endswith(".json") for file in inbox)
+        with contextlib.suppress(OSError):
+            used = max(os.stat(file).st_mtime for file in (path, *_files_in(path)))
+            yield State(path, bank, used, proposals)
 
 
 def _files_in(path: str) -> list[str]:
@@ -297,13 +295,16 @@ def _files_in(path: str) -> list[str]:
 
 
 def remove_state(state: State) -> None:
-    """Remove what can be made again; proposals that wait for a person stay."""
-    with contextlib.suppress(OSError):
+    """Remove what can be made again; proposals that wait stay, with a note of whose they are."""
+    note = os.path.join(state.path, BANK_NOTE)
+    with contextlib.suppress(OSError):  # among others: an inbox that is not empty
         for path in _files_in(state.path):
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path, ignore_errors=True)
-            else:
+            elif path != note:
                 os.unlink(path)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(FileNotFoundError):
             os.rmdir(os.path.join(state.path, "inbox"))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(note)
         os.rmdir(state.path)

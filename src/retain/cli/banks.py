@@ -345,7 +345,9 @@ def _doctor(app: App, repair: bool) -> Output:
         lines.append("Index: there is no bank yet")
     if states := orphaned_states(app.env):
         lines.append(f"States: {len(states)} of banks that are gone{', removed' * repair}")
-        lines += [f"  {orphan.path}: {orphan.bank}" for orphan in states]
+        for orphan in states:
+            waiting = f", with {plural(orphan.proposals, 'proposal')} in its inbox"
+            lines.append(f"  {orphan.path}: {orphan.bank}{waiting if orphan.proposals else ''}")
         messages += [] if repair else ["`retain doctor --repair` removes what is kept for them."]
     for orphan in states if repair else ():
         remove_state(orphan)
