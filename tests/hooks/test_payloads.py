@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from retain import hooks
-from retain.hooks import EVENTS, Answer, Call
+from retain.hooks import EVENTS
 from tests.capture.proposals import inbox
 from tests.cli.door import done
-from tests.hooks.door import context, nothing
+from tests.hooks.door import ask, context, nothing
 
 FOLDER = Path(__file__).parent / "payloads"
 NAMES = sorted(path.stem for path in FOLDER.glob("[A-Z]*.jsonl"))
-EVENT = {name: event for event, name in EVENTS.items()}
 
 
 @pytest.fixture
@@ -44,16 +40,12 @@ def sent(name: str, home: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def respond(event: str, payload: dict[str, Any]) -> Answer:
-    return hooks.respond(Call(event, payload, os.environ, time.monotonic()))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("event", EVENTS)
 def test_no_payload_disturbs_a_hook(event: str, name: str, session: Path, home: Path) -> None:
     for payload in sent(name, home):
-        answer = respond(event, payload)
+        answer = ask(event, payload)
         assert answer.code == 0
         if answer.out:
             json.loads(answer.out)
@@ -61,21 +53,13 @@ def test_no_payload_disturbs_a_hook(event: str, name: str, session: Path, home: 
 
 
 def test_a_real_prompt_brings_its_memory(session: Path, home: Path) -> None:
-    texts = [context(respond("user-prompt-submit", one)) for one in sent("UserPromptSubmit", home)]
-    assert [".retain/memories/usetool.md" in text for text in texts] == [
-        False,
-        True,
-        False,
-        False,
-        False,
-    ]
+    texts = [context(ask("user-prompt-submit", one)) for one in sent("UserPromptSubmit", home)]
+    shown = [".retain/memories/usetool.md" in text for text in texts]
+    assert shown == [False, True, False, False, False]
 
 
 def test_a_real_compaction_leaves_its_summary(session: Path, home: Path) -> None:
     for payload in sent("PostCompact", home):
-        assert nothing(respond("post-compact", payload))
+        assert nothing(ask("post-compact", payload))
     (one,) = inbox(session / ".retain").proposals()
-    assert (one.title, one.text) == (
-        "please USETOOL now",
-        "Hello from the fake model.",
-    )
+    assert (one.title, one.text) == ("please USETOOL now", "Hello from the fake model.")

@@ -34,26 +34,24 @@ def test_a_brief_has_its_parts_in_order(kind: str, request: pytest.FixtureReques
     root: Path = request.getfixturevalue(kind)
     for category in ("session_summary", "tech_debt", "constraint", "preference", "decision"):
         kept(root, category, category)
-    text = begin()
-    lines = [line for line in text.split("\n") if not line.startswith("  ")]
-    assert [line for line in lines if line.endswith(":")] == [
+    lines = begin().split("\n")[1:-1]
+    assert [line.partition(" -> ")[0] for line in lines] == [
         "Preferences:",
+        "- [PREFERENCE] The preference of its kind",
+        "  2026-05-08: value: Functions before classes; reason: they read better",
         "Constraints:",
+        "- [CONSTRAINT] The constraint of its kind",
+        "  2026-05-08: rule: One hundred requests a minute; impact: batches",
         "Open work:",
+        "- [TECH_DEBT] The tech_debt of its kind",
+        "  2026-05-08: description: The cache is never emptied",
         "Last sessions:",
+        "- [SESSION_SUMMARY] The session_summary of its kind",
+        (
+            "  2026-05-08: goal: Mend the lantern; outcome: partial; completed: wick; "
+            "next actions: buy oil"
+        ),
     ]
-    assert titles(text) == [
-        "The preference of its kind",
-        "The constraint of its kind",
-        "The tech_debt of its kind",
-        "The session_summary of its kind",
-    ]
-    assert "  2026-05-08: value: Functions before classes; reason: they read better" in text
-    assert "  2026-05-08: rule: One hundred requests a minute; impact: batches" in text
-    assert "  2026-05-08: description: The cache is never emptied" in text
-    assert (
-        "goal: Mend the lantern; outcome: partial; completed: wick; next actions: buy oil" in text
-    )
 
 
 @pytest.mark.parametrize(

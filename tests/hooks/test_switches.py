@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from retain.hooks import EVENTS, Answer
+from retain.hooks import EVENTS
 from tests.capture.proposals import inbox
 from tests.cli.door import done
 from tests.hooks.door import DECIDED, ask, busy, kept, nothing, said
 
-PROMPT = ("user-prompt-submit",)
 OWN = ("pre-tool-use", "post-tool-use")  # a project may not take these from a person
+PROMPT = "which oil does the lantern burn"
 
 
 @pytest.fixture
@@ -25,23 +25,21 @@ def full(bank: Path) -> Path:
     return bank
 
 
-def act(event: str, bank: Path) -> bool:
+def acts(event: str, bank: Path) -> bool:
     """Whether a hook does something, when there is something to do."""
     work = bank.parent
-    bad = bank / "constraints" / "bad.json"
-    payloads: dict[str, dict[str, object]] = {
-        "session-start": {"source": "startup"},
-        "user-prompt-submit": {"prompt": "which oil does the lantern burn"},
-        "pre-tool-use": {"tool_input": {"file_path": str(bad)}},
-        "post-tool-use": {"tool_input": {"file_path": str(bad)}},
-        "stop": {"transcript_path": said(work / "said.jsonl", DECIDED)},
-        "pre-compact": {"transcript_path": said(work / "said.jsonl", DECIDED)},
-        "post-compact": {"compact_summary": "They mended the lantern."},
-        "session-end": {"transcript_path": busy(work / "busy.jsonl")},
+    payload = {
+        "source": "startup",
+        "prompt": PROMPT,
+        "tool_input": {"file_path": str(bank / "constraints" / "bad.json")},
+        "compact_summary": "They mended the lantern.",
+        "transcript_path": said(work / "said.jsonl", DECIDED),
     }
-    before = len(inbox(bank).proposals())
-    answer: Answer = ask(event, payloads[event])
-    return not nothing(answer) or len(inbox(bank).proposals()) > before
+    if event == "session-end":
+        payload["transcript_path"] = busy(work / "busy.jsonl")
+    before = inbox(bank).count()
+    answer = ask(event, payload)
+    return not nothing(answer) or inbox(bank).count() > before
 
 
 ON = dict.fromkeys(EVENTS, True)
@@ -56,24 +54,21 @@ ON = dict.fromkeys(EVENTS, True)
         ("person", "memory.enabled", {}),
         ("project", "memory.enabled", {}),
         ("project", "hooks.{}", dict.fromkeys(OWN, True)),
-        ("person", "hooks.other", ON),
         ("person", "retrieval.enabled", {**ON, "user-prompt-submit": False}),
-        ("person", "triage.enabled", dict.fromkeys(("session-start", *PROMPT, *OWN), True)),
+        ("person", "triage.enabled", dict.fromkeys(("session-start", "user-prompt-submit", *OWN))),
     ],
 )
 def test_what_is_switched_off_does_nothing_and_nothing_else_is(
     event: str, whose: str, key: str, is_on: dict[str, bool], full: Path, home: Path
 ) -> None:
     section, _, name = key.format(event.replace("-", "_")).partition(".")
-    if name == "other":
-        name = "stop" if event != "stop" else "user_prompt_submit"
     root = home / ".retain" if whose == "person" else full
     root.mkdir(exist_ok=True)
     setting = f"[{section}]\n{name} = false\n" if key else ""
     (root / "config.toml").write_text(f"format = 1\n{setting}", encoding="utf-8")
-    assert act(event, full) == is_on.get(event, False)
-    if not is_on.get(event):
-        assert (full / "constraints" / "bad.json").exists()
+    wanted = is_on.get(event, False) is not False
+    assert acts(event, full) == wanted
+    assert wanted or (full / "constraints" / "bad.json").exists()
 
 
 def test_a_memory_config_has_the_same_switches(store: Path) -> None:
@@ -88,9 +83,8 @@ def test_a_switched_off_global_bank_is_not_recalled_from(home: Path, bank: Path)
     done("init", "--global")
     done("put", "-", "--id", "mine", "--global", input="Ada's lantern burns whale oil.")
     done("put", "-", "--id", "ours", input="The lantern burns whale oil.")
-    (bank / "config.toml").write_text("format = 1\n[memory]\nenabled = true\n", encoding="utf-8")
-    text = "format = 1\n[memory]\nenabled = false\n"
-    (home / ".retain" / "config.toml").write_text(text, encoding="utf-8")
-    out = ask("user-prompt-submit", prompt="which oil does the lantern burn").out
-    assert "ours.md" in out
-    assert "mine.md" not in out
+    for root, value in ((bank, "true"), (home / ".retain", "false")):
+        text = f"format = 1\n[memory]\nenabled = {value}\n"
+        (root / "config.toml").write_text(text, encoding="utf-8")
+    out = ask("user-prompt-submit", prompt=PROMPT).out
+    assert ("ours.md" in out, "mine.md" in out) == (True, False)
