@@ -1,3 +1,5 @@
+"""What was said, from any host's transcript, and nothing that only a hook or the host put there."""
+
 from __future__ import annotations
 
 import json
@@ -51,25 +53,17 @@ def test_a_real_session_of_claude_code() -> None:
         ("assistant", "Running.", ("Bash",)),
         ("assistant", "Hello from the fake model.", ()),
     ]
-    assert first_request(str(SAMPLE)) == "please USETOOL now"
-
-
-def test_offsets_are_the_bytes_of_the_lines_of_a_message() -> None:
     raw = SAMPLE.read_bytes()
-    first, both, last = last_messages(str(SAMPLE), 50)
-    assert json.loads(raw[first.start : first.end])["message"]["content"] == "please USETOOL now"
-    lines = raw[both.start : both.end].splitlines()
-    assert [json.loads(line)["message"]["content"][0]["type"] for line in lines] == [
-        "text",
-        "tool_use",
-    ]
-    assert raw[: last.start].endswith(b"\n")
-    assert raw[: last.end].endswith(b"\n")
+    lines = [raw[message.start : message.end].splitlines() for message in messages]
+    contents = [[json.loads(line)["message"]["content"] for line in part] for part in lines]
+    assert contents[0] == ["please USETOOL now"]
+    assert [content[0]["type"] for content in contents[1]] == ["text", "tool_use"]
 
 
 @pytest.mark.parametrize("records", [claude_code(), flat(), codex()])
 def test_the_same_conversation_is_the_same_in_every_form(path: Path, records: list[object]) -> None:
-    assert spoken(last_messages(written(path, records), 50)) == [
+    everything = last_messages(written(path, records), 50)
+    assert spoken(everything) == [
         ("user", "Please look at the build.", ()),
         ("assistant", "I run it.", ("Bash", "Read")),
         ("assistant", "It failed; the fix is one line.", ("Edit",)),
@@ -79,6 +73,8 @@ def test_the_same_conversation_is_the_same_in_every_form(path: Path, records: li
         ("assistant", "You are welcome.", ()),
     ]
     assert first_request(str(path)) == "Please look at the build."
+    for most in range(8):
+        assert last_messages(str(path), most) == (everything[-most:] if most else [])
 
 
 def test_lines_of_one_answer_are_one_message(path: Path) -> None:
@@ -100,12 +96,6 @@ def test_lines_of_one_answer_are_one_message(path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("most", range(8))
-def test_the_last_messages_are_whole(path: Path, most: int) -> None:
-    everything = last_messages(written(path, claude_code()), 50)
-    assert last_messages(str(path), most) == (everything[-most:] if most else [])
-
-
 def test_since_takes_only_lines_that_begin_there_or_later(path: Path) -> None:
     everything = last_messages(written(path, flat()), 50)
     for index, message in enumerate(everything):
@@ -114,7 +104,6 @@ def test_since_takes_only_lines_that_begin_there_or_later(path: Path) -> None:
     half = last_messages(str(path), 50, everything[1].start + 1)
     # The rest of that message is a tool, on a line of its own.
     assert spoken(half)[0] == ("assistant", "", ("Bash", "Read"))
-    assert last_messages(str(path), 50, -5) == everything
     assert last_messages(str(path), 50, path.stat().st_size + 100) == []
 
 
@@ -124,45 +113,32 @@ def test_since_takes_only_lines_that_begin_there_or_later(path: Path) -> None:
         {"type": "attachment", "attachment": {"type": "hook_additional_context", "content": ["x"]}},
         {"type": "system", "subtype": "compact_boundary", "content": "x"},
         {"type": "summary", "summary": "x"},
-        {"type": "queue-operation", "operation": "enqueue", "content": "x"},
-        {"type": "progress", "content": "x"},
         {"type": "event_msg", "payload": {"type": "user_message", "message": "x"}},
-        {"type": "compacted", "payload": {"message": "x"}},
         {"type": "response_item", "payload": {"type": "message", "role": "developer"}},
-        {"type": "response_item", "payload": {"type": "reasoning", "summary": []}},
         {"type": "response_item", "payload": {"type": "function_call_output", "output": "x"}},
         {"type": "response_item", "payload": "x"},
         {"type": ["user"], "content": "x"},
-        {"type": "user"},
-        {"type": "user", "content": 7},
         {"type": "user", "content": [None, 7, {"type": {}}, {"type": "text", "text": 7}]},
         {"content": "x"},
         user("x", isMeta=True),
         user("x", isSidechain=True),
         user("x", teamName="builders"),
-        user([text("x")], isCompactSummary=True, isVisibleInTranscriptOnly=True),
+        user([text("x")], isCompactSummary=True),
         user("x", isVisibleInTranscriptOnly=True),
-        assistant(text("x"), isSidechain=True),
         assistant(tool("Bash"), isSidechain=True),
         assistant(text("API Error: rate limit"), isApiErrorMessage=True),
         assistant({"type": "thinking", "thinking": "x"}),
         user([result("x")]),
-        user([result("x" * 9000)]),
         user([tool("Bash")]),
         user([{"type": "image", "source": {}}]),
         user("  \n "),
         user("<command-name>/clear</command-name>\n<command-args></command-args>"),
-        user("<command-message>retain</command-message>\n<command-name>/retain</command-name>"),
-        user("<local-command-stdout>x</local-command-stdout>"),
-        user("<bash-input>ls</bash-input>"),
-        user("<system-reminder>x</system-reminder>"),
         user([text("<system-reminder>\nx\n</system-reminder>\n")]),
         user("<system-reminder>\nthe end is missing"),
         user([text("[Request interrupted by user for tool use]")]),
         user("Stop hook feedback:\n- [retain]: " + HEADING),
         user(HEADING + "\n- [DECISION] We chose x (score: 0.42)\n\nUse it.\n<triage_data>{}"),
         user('<hook_prompt hook_run_id="stop:0">' + HEADING + "\n</hook_prompt>"),
-        user("<environment_context>\n<cwd>/x</cwd>\n</environment_context>"),
         user("# AGENTS.md instructions for /x\n\n<INSTRUCTIONS>x</INSTRUCTIONS>"),
         user(CONTINUED),
     ],
@@ -179,7 +155,6 @@ def test_what_nobody_said_is_left_out(path: Path, record: object) -> None:
         ('Yes.\n<memory-context source="x">\n- [DECISION] We chose x\n</memory-context>', "Yes."),
         ("<memory-context>a</memory-context> b <memory-context>c</memory-context>", "b"),
         ('<recalled-memories trust="data">\nx\n</recalled-memories>\nYes.', "Yes."),
-        ("Yes.\n<triage_data>\n{}\n</triage_data>\nNo.", "Yes.\n\nNo."),
         (f"Yes.\n{HEADING}\n- [DECISION] x\n<triage_data>{{}}</triage_data>\nNo.", "Yes.\n\nNo."),
         (f"Yes.\n{HEADING}\n- [DECISION] x", "Yes."),
         ("Yes.\n<memory-context>\nnever closed", "Yes."),
@@ -197,34 +172,26 @@ def test_what_hooks_put_in_is_cut_out_of_any_text(path: Path, words: str, left: 
 
 
 def test_a_person_is_heard_beside_what_the_host_adds(path: Path) -> None:
-    written(
-        path,
-        [
-            user([text("<ide_opened_file>a.py</ide_opened_file>"), text("Explain this.")]),
-            user([result("x"), text("And that.")]),
-            user("<system-reminder>x</system-reminder>\nThank you."),
-            assistant(text("<command-name>/x</command-name> clears it.")),
-        ],
-    )
-    assert [message.text for message in last_messages(str(path), 9)] == [
+    records = [
+        user([text("<ide_opened_file>a.py</ide_opened_file>"), text("Explain this.")]),
+        user([result("x"), text("And that.")]),
+        user("<system-reminder>x</system-reminder>\nThank you."),
+        assistant(text("<command-name>/x</command-name> clears it.")),
+    ]
+    assert [message.text for message in last_messages(written(path, records), 9)] == [
         "Explain this.",
         "And that.",
         "Thank you.",
         "<command-name>/x</command-name> clears it.",
     ]
-    assert first_request(str(path)) == "Explain this."
 
 
 @pytest.mark.parametrize(
     "line",
     [
         b"not JSON",
-        b"",
         b"\0" * 500,
         b"[1, 2]",
-        b'"text"',
-        b"null",
-        b"[" * 100_000,
         b'{"a":' * 100_000,
         b'{"type": "user", "content": ' + b"9" * 5000 + b"}",
         b"\xff\xfe{}",
@@ -250,14 +217,6 @@ def test_a_line_is_read_around_its_damage(path: Path) -> None:
     assert texts == ["one", "tw\ufffd", "thr?e", "four"]
 
 
-def test_a_line_of_a_hundred_megabytes_ends_the_search(path: Path) -> None:
-    with path.open("wb") as file:
-        file.write(json.dumps(user("Hello.")).encode() + b"\n")
-        file.truncate(100 * MEGABYTE)
-    assert last_messages(str(path), 9) == []
-    assert first_request(str(path)) == "Hello."
-
-
 def test_the_tail_of_a_long_file_costs_no_more_than_that_of_a_short_one(path: Path) -> None:
     lines = (json.dumps(user("x" * 900)) + "\n").encode() * 100
     with path.open("wb") as file:
@@ -277,24 +236,21 @@ def test_what_is_no_file_is_empty_and_keeps_nobody_waiting(tmp_path: Path) -> No
     pipe, loop = tmp_path / "pipe", tmp_path / "loop"
     os.mkfifo(pipe)
     loop.symlink_to(loop)
-    for path in (str(pipe), str(loop), str(tmp_path), str(tmp_path / "none"), "/dev/zero", "a\0b"):
+    (tmp_path / "link").symlink_to(written(tmp_path / "t.jsonl", [user("Hello.")]))
+    (tmp_path / "folder").symlink_to(tmp_path)
+    others = (tmp_path, tmp_path / "none", tmp_path / "link", "/dev/zero", "a\0b")
+    for path in map(str, (pipe, loop, *others)):
         assert last_messages(path, 9) == []
         assert first_request(path) == ""
         assert not is_readable(path, {"HOME": str(tmp_path)})
-    real = written(tmp_path / "t.jsonl", [user("Hello.")])
-    (tmp_path / "link").symlink_to(real)
-    (tmp_path / "folder").symlink_to(tmp_path)
-    assert not is_readable(str(tmp_path / "link"), {"HOME": str(tmp_path)})
-    assert last_messages(str(tmp_path / "link"), 9) == []
     assert is_readable(str(tmp_path / "folder" / "t.jsonl"), {"HOME": str(tmp_path)})
 
 
-def test_only_files_where_hosts_keep_them_are_read(tmp_path: Path) -> None:
+def test_only_files_where_hosts_keep_them_are_read() -> None:
     inside = os.path.realpath(json.__file__)  # a file that is not below /tmp
     home = os.path.dirname(inside)
     outside = os.path.realpath(os.__file__)
     for name in ("HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"):
-        assert is_readable(inside, {name: home})
         assert is_readable(inside, {name: f"{home}/"})
         assert not is_readable(outside, {name: home})
         assert not is_readable(f"{home}/../os.py", {name: home})
@@ -340,39 +296,22 @@ def test_anything_is_a_transcript_of_something(
 
 # An excerpt for a person
 
-TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
-
-def line(role: str, content: object) -> str:
-    return json.dumps({"type": role, "message": {"role": role, "content": content}}) + "\n"
-
-
-def test_messages_of_the_span_are_shown_and_no_others(tmp_path: Path) -> None:
-    lines = [
-        line("user", "before"),
-        line("user", "Which one?"),
-        line(
-            "assistant", [{"type": "text", "text": "Postgres."}, {"type": "tool_use", "name": "x"}]
-        ),
-        line("assistant", "after"),
-    ]
-    path = tmp_path / "s.jsonl"
+def test_an_excerpt_has_the_messages_of_a_span_without_secrets(path: Path) -> None:
+    token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+    many = [user(f"token={token} " + "x" * 10_000)] * 60
+    records = [user("before"), *many, assistant(text("Postgres."), tool("x")), user("after")]
+    lines = [json.dumps(record) + "\n" for record in records]
     path.write_text("".join(lines), encoding="utf-8")
-    found = read_excerpt(str(path), len(lines[0]), len("".join(lines[:3])), {"HOME": str(tmp_path)})
-    assert [(one.role, one.text) for one in found.messages] == [
-        ("user", "Which one?"),
-        ("assistant", "Postgres."),
-    ]
-    assert (found.missing, found.is_cut) == ("", False)
-
-
-def test_an_excerpt_is_short_and_has_no_secrets(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
-    path.write_text(line("user", f"token={TOKEN} " + "x" * 10_000) * 60, encoding="utf-8")
-    found = read_excerpt(str(path), 0, path.stat().st_size, {"HOME": str(tmp_path)})
-    assert (len(found.messages), found.is_cut) == (50, True)
-    assert TOKEN not in found.messages[0].text
+    env = {"HOME": str(path.parent)}
+    end = len("".join(lines[:-1]))
+    found = read_excerpt(str(path), len(lines[0]), end, env)
+    assert (len(found.messages), found.missing, found.is_cut) == (50, "", True)
+    assert token not in found.messages[0].text
     assert len(found.messages[0].text) == 4_000
+    found = read_excerpt(str(path), end - len(lines[-2]), end, env)
+    assert [(one.role, one.text) for one in found.messages] == [("assistant", "Postgres.")]
+    assert not found.is_cut
 
 
 @pytest.mark.parametrize(
@@ -383,8 +322,6 @@ def test_an_excerpt_is_short_and_has_no_secrets(tmp_path: Path) -> None:
         ("real.jsonl", 0, "does not name"),
         ("id_rsa", 10, "is gone"),
         ("link.jsonl", 10, "is gone"),
-        ("pipe.jsonl", 10, "is gone"),
-        ("folder.jsonl", 10, "is gone"),
         ("nul\0.jsonl", 10, "is gone"),
         ("noise.jsonl", 200_000, "holds no messages"),
     ],
@@ -393,10 +330,8 @@ def test_what_is_no_transcript_is_never_shown(
     tmp_path: Path, name: str, end: int, missing: str
 ) -> None:
     for real in ("real.jsonl", "id_rsa"):
-        (tmp_path / real).write_text(line("user", "private"), encoding="utf-8")
+        written(tmp_path / real, [user("private")])
     (tmp_path / "noise.jsonl").write_text("-----BEGIN KEY-----\n[1]\n" + "[" * 99_999, "utf-8")
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "real.jsonl")
-    os.mkfifo(tmp_path / "pipe.jsonl")
-    (tmp_path / "folder.jsonl").mkdir()
     found = read_excerpt(f"{tmp_path}/{name}" if name else "", 0, end, {"HOME": str(tmp_path)})
     assert (found.messages, missing in found.missing) == ((), True)
