@@ -44,13 +44,13 @@ class Weights(NamedTuple):
     text: float
     vector: float
     before: float = 0.6  # how much of a word counts that stands in the chunk before
-    after: float = 0.4
+    after: float = 0.5
     answer: float = 0.3  # for what follows a question that fits
-    who: float = 0.2
+    who: float = 0.15
     date: float = 0.1
     title: float = 0.35  # for the words of a short question that the memory's title has
     question: float = 0.12  # taken off what only asks
-    whole: float = 0.25  # for a memory that fits as a whole
+    whole: float = 0.3  # for a memory that fits as a whole
     few_terms: float = 2.0  # up to so many, a question says too little for that
     many_terms: float = 5.0
     slope: float = 8.5  # from a score to what is shown, between 0 and 1

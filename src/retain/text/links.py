@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -62,16 +63,8 @@ def normalize_target(target: str) -> str:
     target = target.strip()
     if "/" not in target or "://" in target:
         return target
-    steps: list[str] = []
-    for step in map(str.strip, target.split("/")):
-        if step == "..":
-            if not steps:
-                return target
-            steps.pop()
-        elif step not in ("", "."):
-            steps.append(step)
-    root = "/" if target.startswith("/") else ""
-    return root + "/".join(steps) or "."
+    path = posixpath.normpath("/".join(map(str.strip, target.split("/"))))
+    return target if path.startswith("..") and path[2:3] in ("", "/") else path.replace("//", "/")
 
 
 # Brackets

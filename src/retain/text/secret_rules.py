@@ -241,5 +241,5 @@ card-number card 2|3|4|5|6 (?<![\w.-])((?:4\d{3}|5[1-5]\d\d|2[2-7]\d\d|6011|6[25
 - token public|pubkey|fingerprint|integrity|checksum|digest|hash|etag|sha
      (?i:«words»)[^\n]{0,23}?(?<![A-Za-z0-9+/_-])([A-Za-z0-9+/_-]{28,}+={0,2})
 - token :// ://[^\s\"'`<>]*+
-high-entropy entropy * (?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{28,}+={0,2}
+high-entropy high_entropy * (?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{28,}+={0,2}
 """

@@ -234,20 +234,14 @@ def _is_card(value: str) -> bool:
 
 
 _Check = Callable[[str], bool]
+# A rule names its check without the `_is_`.
 _CHECKS: dict[str, _Check] = {
-    "token": _is_token,
-    "jwt": _is_jwt,
-    "mixed": _is_mixed,
-    "literal": _is_literal,
-    "credential": _is_credential,
-    "argument": _is_argument,
-    "set": _is_set,
-    "password": _is_password,
-    "random": _is_random,
-    "passphrase": _is_passphrase,
-    "card": _is_card,
-    "entropy": _is_high_entropy,
-}
+    check.__name__.removeprefix("_is_"): check
+    for check in (
+        _is_token, _is_jwt, _is_mixed, _is_literal, _is_credential, _is_argument, _is_set,
+        _is_password, _is_random, _is_passphrase, _is_card, _is_high_entropy,
+    )
+}  # fmt: skip
 
 
 def _label_check(kind: str) -> _Check:

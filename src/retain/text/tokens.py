@@ -255,7 +255,8 @@ def _with_whole(compound: str, parts: list[str], terms: list[str]) -> list[str]:
         return terms
     if "." not in compound and not any(map(str.isdigit, compound)):
         return terms
-    whole = _plain(_pattern(_JOINT).sub("", _pattern(_DIGITS_MEET).sub("·", compound)))
+    name = _pattern(_DIGITS_MEET).sub("·", compound.rstrip("+#"))
+    whole = _plain(_pattern(_JOINT).sub("", name))
     if whole and len(whole) == len(parts):  # initials, such as U.S. or e.g.
         return [whole]
     return [*terms, whole] if whole else terms
