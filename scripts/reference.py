@@ -160,7 +160,6 @@ def _default(field: str) -> str:
 
 
 def main() -> int:
-    os.environ["COLUMNS"] = "80"  # help is wrapped to the terminal; the page to a fixed width
     new = page()
     if "--check" in sys.argv:
         with open(PATH, encoding="utf-8") as file:

@@ -12,7 +12,7 @@ from retain.app import App
 from retain.cli.search import render_dot, render_tree
 from retain.memory import Answer
 from retain.search.related import Graph, Node, Relation
-from tests.cli.door import answered, call, done
+from tests.cli.door import call, done
 
 PLAN = """\
 # Auth plan
@@ -205,11 +205,6 @@ def test_excerpt_shows_the_lines_that_were_asked_for() -> None:
     (_, line) = done("search narwhal").splitlines()
     assert "narwhal" in line
     assert len(line) < 260
-
-
-def test_words_of_the_question_are_bold_on_a_terminal_only() -> None:
-    assert "\x1b[1mrefactor\x1b[0m" in answered("", "search", "refactoring JWT")[1]
-    assert "\x1b" not in done("search", "refactoring JWT")
 
 
 def test_hit_from_the_global_bank_says_so() -> None:

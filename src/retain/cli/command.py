@@ -75,13 +75,8 @@ usage: retain COMMAND [options]
 Memory for AI agents and the people who work with them: Markdown files
 you can read, edit, diff and commit.
 {commands}
-Every command takes:
-  --bank PATH    use the bank at PATH (or set RETAIN_BANK)
-  --local        use the project's bank only: the nearest .retain/ upwards
-  --global       use your own bank only: ~/.retain (or set RETAIN_HOME)
-  --json         answer in JSON, on standard output alone
-  --quiet        no messages, only the bare result
-  --help         how that command is called, with examples
+Every command takes --bank PATH, --local and --global (which bank), --json, --quiet
+and --help (how it is called, with examples).
 
 Start here:
   retain                                 talk; retain -c goes on with the last talk
@@ -301,19 +296,12 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors look like all the others."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(formatter_class=_formatter, allow_abbrev=False, **settings)
+        # Without a width, argparse loads shutil to find that of the terminal.
+        layout = partial(argparse.RawDescriptionHelpFormatter, width=78)
+        super().__init__(formatter_class=layout, allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint=f"`{self.prog} --help` shows how it is called.")
-
-
-def _formatter(prog: str) -> argparse.HelpFormatter:
-    """The layout of help; its width is given because argparse loads shutil to find it."""
-    try:
-        width = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
-    except (OSError, ValueError):
-        width = 80
-    return argparse.RawDescriptionHelpFormatter(prog, width=min(max(width, 40), 102) - 2)
 
 
 def build(names: Iterable[str] = COMMANDS) -> Parser:

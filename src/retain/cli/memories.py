@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -242,8 +241,6 @@ def _list(app: App, args: Args) -> Output:
         problems=problems,
     )
     left_out = sum(not problem.is_minor for problem in problems)
-    counts = Counter(memory.id for memory in memories)
-    names = [memory.address if counts[memory.id] > 1 else memory.ref for memory in memories]
     successors = app.successors(memories)
     data = [(memory, successors.get(memory.path)) for memory in memories]
     empty = "No memories found."
@@ -254,7 +251,7 @@ def _list(app: App, args: Args) -> Output:
     return Output(
         lambda: [{**memory.to_dict(), "superseded_by": newer} for memory, newer in data],
         table=_memories_table(memories, successors, empty),
-        quiet=[visible(name, keep_newlines=False) for name in names],
+        quiet=[visible(memory.ref, keep_newlines=False) for memory in memories],
         warnings=[f"{left_out} file(s) left out; `retain status` says why"] if left_out else [],
     )
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from retain.app import App
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 _INDENT = " " * 6
 _MAX_BATCH_BYTES = 100_000_000
 _Children = dict[str, list[tuple[str, str, bool]]]  # of a node: label, end, drawn in full there
-_WORD = re.compile(r"\w[\w.'+#-]{0,39}")
 
 
 @command(
@@ -114,7 +112,6 @@ def _answer(app: App, query: str, full: bool, options: Mapping[str, Any]) -> Out
         quiet=[hit.ref for hit in hits],
         messages=[_judge(query, answer), *notes],
         warnings=shortfalls(answer.degraded),
-        paint=_highlight(asked),
     )
 
 
@@ -207,23 +204,6 @@ def _explain(why: Mapping[str, Any] | None) -> list[str]:
     ]
 
 
-def _highlight(asked: Set[str]) -> Callable[[str], str]:
-    """Bold for the words of a question, in the text under each head."""
-
-    def bold(match: re.Match[str]) -> str:
-        word = match[0].rstrip(".'-")
-        is_asked = asked & set(words(word))
-        return f"\x1b[1m{word}\x1b[0m{match[0][len(word) :]}" if is_asked else match[0]
-
-    def paint(text: str) -> str:
-        return "".join(
-            _WORD.sub(bold, line) if line.startswith(_INDENT) else line
-            for line in text.splitlines(keepends=True)
-        )
-
-    return paint
-
-
 @command(
     "brief",
     arg("query QUERY", "what you are about to do"),
@@ -288,7 +268,6 @@ def _linked(app: App, document: str, query: str, limit: int) -> Output:
         if answer.hits
         else [f"No memory links to {document}: a link is written [[{document}]]."],
         warnings=shortfalls(answer.degraded),
-        paint=_highlight(set(words(query))),
     )
 
 
