@@ -42,21 +42,6 @@ def many(bank: Path, count: int) -> list[Path]:
 # sync
 
 
-def test_sync_says_what_changed_on_disk(bank: Path) -> None:
-    done("sync")
-    files = many(bank, 3)
-    told = json.loads(done("sync --json"))
-    assert (told["added"], told["changed"], told["removed"]) == (3, 0, 0)
-    files[0].write_text("Something else.\n", encoding="utf-8")
-    files[1].unlink()
-    assert done("sync").splitlines()[0] == "0 added, 1 changed, 1 removed"
-    assert done("sync").splitlines()[0] == "0 added, 0 changed, 0 removed"
-    assert done("sync --quiet") == ""
-    (bank / "memories" / "huge.md").write_bytes(b"x" * 2_000_001)
-    (problem,) = json.loads(done("stats --json"))["problems"]
-    assert problem["path"].endswith("/huge.md")
-
-
 def test_loss_of_most_memories_at_once_is_held_until_it_is_meant(bank: Path) -> None:
     files = many(bank, 30)
     done("sync")

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from retain.errors import RetainError
 from retain.records.schema import find_faults
-from retain.records.service import Records
 from tests.cli.door import call, done
 from tests.conftest import command
 from tests.records.filing import CONTENT, Store, draft
@@ -45,43 +43,6 @@ def valid(store: Store, ref: str) -> bool:
 
 
 # new
-
-
-def test_new_stores_what_the_fields_say(store: Store) -> None:
-    ref = new("Use Postgres", "--tags", "db, SQL", "--file", "src/db.py", "--confidence", "0.9")
-    assert ref == "decisions/use-postgres"
-    record = store.record(ref)
-    assert record["content"] == CONTENT["decision"]
-    assert (record["tags"], record["related_files"]) == (["db", "sql"], ["src/db.py"])
-    assert record["confidence"] == 0.9
-    assert valid(store, ref)
-    if not store.is_json:
-        text = store.path(ref).read_text(encoding="utf-8")
-        assert text.startswith("---\nid: use-postgres\ntitle: Use Postgres\ntype: decision\n")
-    store.index_agrees()
-
-
-@pytest.mark.parametrize(
-    "words, said",
-    [
-        (("recipe",), "There are: session_summary, decision"),
-        (("decision", "--field", "colour=red"), "has no field 'colour'"),
-        (("decision", *FIELDS, "--field", "alternatives=x"), '\'alternatives=[{"option"'),
-        (("decision",), "content.rationale: expected a list with at least 1 item"),
-        (("constraint", "--title", "x", "--field", "active=perhaps"), "content.active"),
-        (("decision", *FIELDS, "--title", "x" * 121), "title"),
-        (("decision", *FIELDS, "--id", "No Good"), "id: expected"),
-    ],
-)
-def test_new_refuses_what_is_wrong_or_missing(
-    store: Store, words: tuple[str, ...], said: str
-) -> None:
-    ran = call("new", *words)
-    assert ran.code in (1, 2)
-    assert said in ran.err
-    assert "Nothing was changed." in ran.err
-    assert "VALIDATION_ERROR" not in ran.err
-    assert store.files() == {}
 
 
 def _runbook(trigger: str) -> tuple[str, ...]:
@@ -143,13 +104,6 @@ def test_new_asks_on_a_terminal(store: Store) -> None:
     assert store.record("decisions/postgres-17")["content"] == CONTENT["decision"]
 
 
-@pytest.mark.slow
-def test_new_left_in_the_middle_stores_nothing(store: Store) -> None:
-    code, said = _typed(["new", "decision"], "accepted\n\x04", store.project)
-    assert code == 2, said
-    assert store.files() == {}
-
-
 # The steps
 
 
@@ -205,18 +159,6 @@ def test_supersede_refuses_itself_the_absent_and_the_unreadable(store: Store) ->
     assert store.files() == before
 
 
-def test_notes_may_be_superseded_too(store: Store) -> None:
-    for name in ("old", "young", "third"):
-        done("put", "-", "--id", name, input=f"a note on {name} things\n")
-    for name in ("old", "third"):
-        done("supersede", name, "--by", "young")
-    folder = next(store.root.rglob("young.md")).parent
-    text = (folder / "young.md").read_text(encoding="utf-8")
-    assert "supersedes: [memories/old, memories/third]" in text
-    assert "changes:" not in text
-    assert "superseded_by: memories/young" in (folder / "old.md").read_text(encoding="utf-8")
-
-
 # What people do to typed memories by other commands
 
 
@@ -253,41 +195,6 @@ def test_update_of_the_content_of_a_json_record(
     assert call("append", ref, "--content", "-", input="more").code == 1
     assert store.files() == before
     store.index_agrees()
-
-
-def test_append_and_text_of_a_markdown_record(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
-    store = Store(home / "work", ".md")
-    ref = new("Use Postgres")
-    done("append", ref, "-", input="A remark below.\n")
-    record = store.record(ref)
-    assert (record["changes"][-1]["summary"], record["times_updated"]) == ("text changed", 1)
-    assert store.memory(ref).data.endswith(b"A remark below.\n")
-    assert valid(store, ref)
-    done("update", ref, "--content", "-", input="Another remark.\n")
-    assert len(store.record(ref)["changes"]) == 2
-    assert store.record(ref)["content"] == CONTENT["decision"]
-
-
-def test_edit_leaves_an_entry_and_refuses_what_is_invalid(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ref = new("Use Postgres")
-    editor = tmp_path / "editor"
-    editor.write_text('#!/bin/sh\nsed -i "$EXPRESSION" "$1"\n', encoding="utf-8")
-    editor.chmod(0o700)
-    monkeypatch.setenv("EDITOR", str(editor))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setenv("EXPRESSION", "s/Postgres 17/Postgres 18/")
-    done("edit", ref)
-    (entry,) = store.record(ref)["changes"]
-    assert (entry["field"], entry["new_value"]) == ("content.decision", "Postgres 18")
-    before = store.files()
-    monkeypatch.setenv("EXPRESSION", "s/accepted/perhaps/")
-    ran = call("edit", ref)
-    assert ran.code == 1
-    assert "content.status: expected one of proposed, accepted" in ran.err
-    assert store.files() == before
 
 
 def test_restoring_a_version_leaves_an_entry_and_keeps_the_history(store: Store) -> None:
@@ -362,18 +269,6 @@ def test_gc_destroys_what_the_person_does_not_keep(store: Store, home: Path) -> 
     assert not [it for it in store.root.rglob("secret-affair*") if ".trash" in it.parts]
 
 
-def test_gc_retires_what_its_category_keeps_no_longer(store: Store) -> None:
-    store.configure({"decision": {"retention_days": 30}})
-    old, fresh = new("Number one"), new("Number two")
-    store.age(old, "updated_at")
-    assert done("gc", "--dry-run").startswith(f"Would retire: {store.target(old)} (last changed ")
-    assert done("gc").startswith(f"Retired: {store.target(old)}")
-    assert store.record(old)["retired_reason"] == "older than retention_days (30)"
-    assert store.record(fresh)["record_status"] == "active"
-    assert done("gc") == "Nothing is due.\n"
-    store.index_agrees()
-
-
 # A history without gaps, whichever door its changes come through
 
 
@@ -417,17 +312,6 @@ def test_a_record_put_over_another_keeps_its_history(store: Store) -> None:
         assert "My own notes." in store.path(ref).read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
-def test_an_old_text_comes_back_when_the_history_is_full(store: Store) -> None:
-    ref = new("Use Postgres")
-    for number in range(55):
-        done("update", ref, "--tags", f"t{number}")
-    assert len(store.record(ref)["changes"]) == 50
-    version = json.loads(done("versions", ref, "--json"))[3]["version"]
-    done("restore", ref, "--version", version)
-    assert len(store.record(ref)["changes"]) == 50
-
-
 def test_a_secret_taken_out_does_not_live_on_in_the_history(store: Store) -> None:
     ref = new("Use Postgres", "--field", f"consequences={TOKEN}", "--allow-secret")
     assert TOKEN in store.path(ref).read_text(encoding="utf-8")
@@ -468,21 +352,6 @@ def test_status_lists_what_was_surely_meant_to_be_typed(home: Path) -> None:
     assert {Path(one["path"]).stem for one in said} == {"a", "b", "d"}
     assert "content.status: expected one of proposed" in str(said)
     assert call("retire", "d").code == 0  # what is wrong can always be retired
-
-
-def test_a_window_that_cannot_retire_does_not_undo_the_create(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-
-    def refuse(*_: object) -> None:
-        raise RetainError("no room")
-
-    for number in range(5):
-        done("new", "session_summary", "--title", f"Session {number}", *SESSION)
-    monkeypatch.setattr(Records, "step", refuse)
-    ran = call("new", "session_summary", "--title", "Session 5", *SESSION)
-    assert ran.code == 0
-    assert "could not be retired: no room" in ran.err
 
 
 def test_a_window_leaves_plain_memories_alone(home: Path) -> None:

@@ -52,29 +52,6 @@ def test_merge_says_how_to_undo_it_and_that_works(three: None) -> None:
     assert ids() == {"memories/auth-1", "notes/auth-2", "memories/other"}
 
 
-@pytest.mark.parametrize(
-    "words, code",
-    [
-        (("auth-1", "nothing", "--into", "new", "--content", "-"), 3),
-        (("auth-1", "auth-2", "--into", "other", "--content", "-"), 4),
-        (("auth-1", "auth-2", "--into", "../x", "--content", "-"), 2),
-        (("auth-1", "auth-2", "--into", "new"), 2),
-        (("auth-1", "auth-2", "--content", "-"), 2),
-        (("--into", "new", "--content", "-"), 2),
-        (("auth-1", "--into", "new", "--content", "-"), 2),
-        (("auth-1", "auth-2", "--into", "new", "--content", "nothing.md"), 3),
-    ],
-    ids=str,
-)
-def test_merge_that_cannot_be_done_changes_nothing(
-    words: tuple[str, ...], code: int, three: None, bank: Path
-) -> None:
-    before = {path: path.read_bytes() for path in bank.rglob("*.md")}
-    ran = call("merge", *words, input="text")
-    assert (ran.code, ran.out) == (code, "")
-    assert {path: path.read_bytes() for path in bank.rglob("*.md")} == before
-
-
 def test_memory_of_the_global_bank_is_not_merged_from_a_project(three: None) -> None:
     put("mine", "mine", "--global")
     ran = call("merge auth-1 mine --into new --content -", input="x")

@@ -131,14 +131,6 @@ def test_whole_memories_and_single_parts_can_be_asked_for() -> None:
     assert found("zebra", "--per", "chunk", "--limit", "3") == ["memories/long"] * 3
 
 
-def test_score_is_explained_when_asked() -> None:
-    (hit,) = answer("JWT", "--explain")["hits"]
-    assert hit["explanation"]["text"]["rank"] == 1
-    printed = done("search JWT --explain")
-    assert "why: text #1 (" in printed
-    assert f"; sum {hit['explanation']['sum']:.3f}, shown by 6 around 0.4" in printed
-
-
 def test_semantic_search_without_a_model_says_why_it_finds_nothing() -> None:
     ran = call("search JWT --semantic")
     assert ran.code == 0
@@ -186,27 +178,6 @@ def test_search_that_makes_no_sense_is_refused(words: tuple[str, ...]) -> None:
     assert ("--batch" not in words) or "Nothing was searched." in ran.err
 
 
-@pytest.mark.parametrize(
-    "query", ['foo-bar "', "c++", "it's", '" OR 1=1 --', "NEAR(a b)", "terms:x*", "-", "[[", "\\"]
-)
-def test_no_query_is_taken_for_syntax(query: str) -> None:
-    for mode in ("--text", "--semantic"):
-        assert call("search", mode, "--", query).code == 0
-
-
-def test_excerpt_shows_the_lines_that_were_asked_for() -> None:
-    lines = [f"Line {n} says nothing." for n in range(12)]
-    lines[8] = "Here is the walrus."
-    put("walrus", "\n".join(lines))
-    shown = done("search walrus").splitlines()[1:]
-    assert len(shown) <= 8
-    assert "      Here is the walrus." in shown
-    put("wide", "x " * 400 + "narwhal " + "y " * 400)
-    (_, line) = done("search narwhal").splitlines()
-    assert "narwhal" in line
-    assert len(line) < 260
-
-
 def test_hit_from_the_global_bank_says_so() -> None:
     put("mine", "The walrus is mine.", "--global")
     assert " · global" in done("search walrus")
@@ -244,19 +215,6 @@ def test_answers_about_links_say_what_they_had_to_do_without(
 # graph
 
 
-@pytest.mark.parametrize("path", ["src/lost.py", "./src/lost.py", "ghost:src/lost.py"])
-def test_graph_starts_at_a_file(path: str) -> None:
-    shown = done("graph", path, "--depth", "1")
-    assert shown == (
-        "src/lost.py (file, planned)\n└── related_to ← journal/session-notes  Session notes\n"
-    )
-    names = {node["name"] for node in json.loads(done("graph", path, "--json"))["nodes"]}
-    assert names >= {"ghost:src/lost.py", "journal/session-notes"}
-    ran = call("graph src/nowhere.py")
-    assert ran.code == 3
-    assert "there is no memory" in ran.err
-
-
 def test_dot_takes_every_name_for_a_name() -> None:
     graph = Graph(
         (Node('a"b\\', "memory", "x\n}"), Node("ghost:c", "ghost", "", "moved", "d")),
@@ -292,19 +250,3 @@ def test_long_chain_can_be_drawn() -> None:
 
 
 # brief
-
-
-def test_brief_that_has_no_room_says_what_was_left_out() -> None:
-    assert "not into 1 tokens" in call("brief", "JWT tokens", "--budget", "1").err
-
-
-def test_unknown_handle_is_not_found_and_a_short_one_may_mean_several() -> None:
-    ran = call("get m:0000")
-    assert (ran.code, ran.out) == (3, "")
-    assert "no memory has the handle m:0000" in ran.err
-    # Two names whose digests begin alike, found by trying.
-    put("twin-126", "one")
-    put("twin-136", "two")
-    ran = call("get m:e437")
-    assert (ran.code, ran.out) == (4, "")
-    assert "memories/twin-126, memories/twin-136" in ran.err
