@@ -18,7 +18,7 @@ import pytest
 from retain.app import App
 from retain.bank import records_json
 from retain.bank.index_md import list_records, render
-from retain.errors import RecordError
+from retain.errors import Conflict, RecordError
 from retain.records import codec
 from retain.records.service import Outcome, Records
 from tests import crash
@@ -62,9 +62,7 @@ def _adds(project: Path, suffix: str, items: list[str]) -> Callable[[], object]:
                 try:
                     app.records.update(memory, record, expect=expect)
                     break
-                except RecordError as error:
-                    if error.kind != "OCC_CONFLICT":
-                        raise
+                except Conflict:
                     lost += 1
         app.close()
         return lost
@@ -192,9 +190,9 @@ def _settled(project: Path, suffix: str) -> None:
     app.settle(app.records.step("retire", done.memory))
     if suffix == ".json":
         assert (root / "index.md").read_text(encoding="utf-8") == render(list_records(app.bank))
+    assert not [memory for memory in app.list(status="all") if memory.problem]
     app.close()
     assert crash.leftovers(root) == []
-    assert not [memory for memory in app.list(status="all") if memory.problem]
 
 
 @pytest.mark.slow

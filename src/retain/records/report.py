@@ -146,11 +146,14 @@ def find_unique_content(memory: Memory, others: Iterable[Memory]) -> list[str]:
         for other in others
         if other.path != memory.path and other.status == "active"
     ]
-    statements = {text: set(words(text)) for text in _strings(load_record(memory).get("content"))}
+    content = load_record(memory).get("content")
+    content = content if isinstance(content, dict) else {}
+    # An outcome is one of four words, which every other session has too.
+    values = [value for name, value in content.items() if name != "outcome"]
     return [
         statement
-        for statement, stated in statements.items()
-        if len(stated) > 1 and not any(stated <= found for found in known)
+        for statement in dict.fromkeys(_strings(values))
+        if (stated := set(words(statement))) and not any(stated <= found for found in known)
     ]
 
 
