@@ -56,10 +56,14 @@ def redact_with_note(text: str) -> tuple[str, str]:
 def redact_visible(text: str) -> Redacted:
     """Replace the secrets of a text and make it inert, for a person and a model to see.
 
-    What cannot be seen is removed where it could split a secret, and else shown as an escape.
+    What cannot be seen is removed first: it could split a secret, which nobody would find then.
     """
-    clean = redact(strip_invisible(text))
-    return clean if clean.kinds else redact(strip_invisible(visible(text)))
+    bare = redact(strip_invisible(text))
+    if bare.kinds:
+        # An escape that is shown splits a word as the character does that it stands for.
+        text = re.sub(r"(?<=[!-~])[^\s!-~]+(?=[!-~])", lambda run: strip_invisible(run[0]), text)
+    clean = redact(strip_invisible(visible(text)))
+    return clean if len(clean.kinds) >= len(bare.kinds) else bare
 
 
 def redact_value(value: object) -> tuple[object, tuple[str, ...]]:
@@ -300,12 +304,14 @@ class _Scan:
         lower = self.text.lower()
         # A token is at least this long, so few of the words with capitals occur in a note.
         words = "\n".join([lower, *[word for word in self.text.split() if len(word) >= 20]])
+        kinds = set()
         for rule in RULES:
             for word in rule.words:  # no function is called for a rule without one
                 if word in words:
                     self._apply(rule, lower)
+                    kinds.add(rule.kind)
                     break
-        if any(label in lower for labels in data.LABELS.values() for label in labels):
+        if not kinds.isdisjoint(data.LABELS):
             self._find_columns()
         return sorted(self.spans)
 
