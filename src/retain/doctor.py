@@ -271,7 +271,7 @@ def sweep_states(env: Mapping[str, str]) -> None:
     for state in _list_states(env):
         if state.used < oldest:
             remove_state(state)
-    VectorCache.of(env).sweep()
+    VectorCache(env).sweep()
 
 
 def _list_states(env: Mapping[str, str]) -> Iterator[State]:

@@ -153,7 +153,7 @@ class Database:
                 os.utime(self.directory)  # states that nobody uses are removed
                 note = os.path.join(self.directory, BANK_NOTE)
                 if self._bank and not os.path.exists(note):
-                    _write_private(note, os.fsencode(self._bank))
+                    write_private(note, os.fsencode(self._bank))
         except (OSError, sqlite3.OperationalError) as error:
             if _error_code(error) in _BUSY:
                 raise
@@ -171,7 +171,7 @@ class Database:
         if self._was_changed():
             self._remove("it was changed from outside")
         if not _inode(self.path):
-            _write_private(self.path, b"")  # SQLite gives the files beside it the same mode
+            write_private(self.path, b"")  # SQLite gives the files beside it the same mode
         connection = _new_connection(self.path)
         try:
             fault = self._prepare(connection)
@@ -179,7 +179,7 @@ class Database:
                 return connection
         except BaseException as error:
             connection.close()
-            if not _is_damage(error):
+            if not is_damage(error):
                 raise
             fault = f"it was damaged: {error}"
         connection.close()
@@ -251,7 +251,7 @@ class Database:
                         is_there = _inode(self.path) == self._inode
                         self._drop()
                         if is_there and not self.lasting and not os.path.exists(f"{self.path}-wal"):
-                            _write_private(self._stamp_path, _stamp(self.path))
+                            write_private(self._stamp_path, _stamp(self.path))
             except (OSError, Busy):
                 pass  # the directory is gone, or others are opening: the next one sees no stamp
             finally:
@@ -322,7 +322,7 @@ def _error_code(error: BaseException) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def _is_damage(error: BaseException) -> bool:
+def is_damage(error: BaseException) -> bool:
     # SQLite's own message may quote damaged bytes, which Python cannot decode.
     return _error_code(error) in _CORRUPT or isinstance(error, UnicodeDecodeError)
 
@@ -333,7 +333,7 @@ def _explain_errors(path: str, seconds: float) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        if _is_damage(error):
+        if is_damage(error):
             raise Damaged(f"the index {path} is damaged: {error}") from error
         if _error_code(error) in _BUSY:
             raise Busy(
@@ -365,7 +365,7 @@ def _inode(path: str) -> int:
         return 0
 
 
-def _write_private(path: str, data: bytes) -> None:
+def write_private(path: str, data: bytes) -> None:
     """Write a file that only its owner can read, whatever the umask."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as file:

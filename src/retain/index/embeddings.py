@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from retain.index.database import fact, set_fact
+from retain.index.database import fact, is_damage, set_fact, write_private
 from retain.index.rows import insert_vector, vector_text
 from retain.locate import make_private_directory, state_home
 
@@ -39,31 +39,21 @@ CREATE TABLE IF NOT EXISTS vectors (
 class VectorCache:
     """The person's vectors; every call opens the file for itself, so any thread may use it."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    @classmethod
-    def of(cls, env: Mapping[str, str]) -> VectorCache:
-        return cls(os.path.join(state_home(env), "vectors.db"))
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self.path = os.path.join(state_home(env), "vectors.db")
 
     def find(self, model: str, digests: Collection[bytes]) -> dict[bytes, bytes]:
         """Those vectors of a model that are known, by the digest of their text."""
         vectors: dict[bytes, bytes] = {}
-        if not digests or not os.path.exists(self.path):
-            return vectors
-        today = _today()
         with self._optional(), self._transaction() as connection:
-            query = "SELECT vector, used FROM vectors WHERE model = ? AND digest = ?"
-            old = []
+            query = "SELECT vector FROM vectors WHERE model = ? AND digest = ?"
             for digest in digests:
-                row = connection.execute(query, (model, digest)).fetchone()
-                if row:
+                if row := connection.execute(query, (model, digest)).fetchone():
                     vectors[digest] = row[0]
-                    if row[1] < today - _REFRESH_DAYS:
-                        old.append((today, model, digest))
-            if old:
-                query = "UPDATE vectors SET used = ? WHERE model = ? AND digest = ?"
-                connection.executemany(query, old)
+            query = "UPDATE vectors SET used = ? WHERE model = ? AND digest = ? AND used < ?"
+            today = _today()
+            used = [(today, model, digest, today - _REFRESH_DAYS) for digest in vectors]
+            connection.executemany(query, used)
         return vectors
 
     def add(self, model: str, vectors: Mapping[bytes, bytes]) -> None:
@@ -74,24 +64,20 @@ class VectorCache:
 
     def forget(self, digests: Iterable[bytes]) -> None:
         """Remove the vectors of some texts, whichever model made them."""
-        if os.path.exists(self.path):
-            with self._optional(), self._transaction() as connection:
-                rows = [(digest,) for digest in digests]
-                connection.executemany("DELETE FROM vectors WHERE digest = ?", rows)
+        with self._optional(), self._transaction() as connection:
+            rows = [(digest,) for digest in digests]
+            connection.executemany("DELETE FROM vectors WHERE digest = ?", rows)
 
     def sweep(self) -> None:
         """Remove what nobody has used for a long time."""
-        if os.path.exists(self.path):
-            with self._optional(), self._transaction() as connection:
-                connection.execute("DELETE FROM vectors WHERE used < ?", (_today() - UNUSED_DAYS,))
+        with self._optional(), self._transaction() as connection:
+            connection.execute("DELETE FROM vectors WHERE used < ?", (_today() - UNUSED_DAYS,))
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         make_private_directory(os.path.dirname(self.path))
-        with contextlib.suppress(FileExistsError):
-            fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            os.fchmod(fd, 0o600)  # whatever the umask
-            os.close(fd)
+        if not os.path.exists(self.path):
+            write_private(self.path, b"")
         connection = sqlite3.connect(self.path, timeout=_WAIT_SECONDS)
         with contextlib.closing(connection), connection:
             connection.execute("PRAGMA secure_delete = 1")
@@ -101,18 +87,15 @@ class VectorCache:
 
     @contextlib.contextmanager
     def _optional(self) -> Iterator[None]:
-        """Do without the file where it cannot be used."""
+        """Do without the file where it cannot be used; a damaged one is removed."""
         try:
             yield
         except (OSError, sqlite3.Error) as error:
             import logging  # 3 ms
 
-            log = logging.getLogger(__name__)
-            log.debug("the vectors in %s cannot be used: %s", self.path, error)
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-                with contextlib.suppress(OSError):
-                    os.unlink(self.path)
+            logging.getLogger(__name__).debug("%s cannot be used: %s", self.path, error)
+            if is_damage(error):
+                os.unlink(self.path)
 
 
 def _today() -> int:
@@ -163,33 +146,33 @@ def make_vectors(
         "SELECT number, memory, digest, lead, text, skip FROM pending "
         "JOIN chunks ON number = chunk WHERE chunk > ? ORDER BY chunk LIMIT ?"
     )
-    done = last = 0
-    with database.reading() as connection:
-        (total,) = connection.execute("SELECT count(*) FROM pending").fetchone()
+    done = last = total = 0
     while not is_stopped():
         with database.reading() as connection:
-            rows = connection.execute(query, (last, _BATCH if embed else _MANY)).fetchall()
-        if not rows:
+            if progress and not total:
+                (total,) = connection.execute("SELECT count(*) FROM pending").fetchone()
+            chunks = connection.execute(query, (last, _BATCH if embed else _MANY)).fetchall()
+        if not chunks:
             break
-        texts = {digest: vector_text(lead, text[skip:]) for _, _, digest, lead, text, skip in rows}
+        texts = {digest: vector_text(lead, text[skip:]) for *_, digest, lead, text, skip in chunks}
         vectors = cache.find(name, texts.keys())
-        missing = {digest: text for digest, text in texts.items() if digest not in vectors}
+        missing = [digest for digest in texts if digest not in vectors]
         if missing and embed:
             from retain.index.vectors import packed  # numpy, which takes 80 ms to load
 
-            made = dict(zip(missing, map(packed, embed(list(missing.values()))), strict=True))
-            cache.add(name, made)
-            vectors |= made
-        if not _keep(database, name, [row[:3] for row in rows], vectors):
+            made = embed([texts[digest] for digest in missing])
+            vectors |= zip(missing, map(packed, made), strict=True)
+            cache.add(name, {digest: vectors[digest] for digest in missing})
+        if not _store(database, name, [chunk[:3] for chunk in chunks], vectors):
             break
-        last = rows[-1][0]
-        done += len(rows)
+        last = chunks[-1][0]
+        done += len(chunks)
         if progress:
             progress(done, max(done, total))
     return done
 
 
-def _keep(
+def _store(
     database: Database,
     name: str,
     chunks: Sequence[tuple[int, int, bytes]],

@@ -96,7 +96,7 @@ class Index:
         """The person's vectors, of every bank."""
         from retain.index.embeddings import VectorCache
 
-        return VectorCache.of(self._env)
+        return VectorCache(self._env)
 
     @cached_property
     def counts(self) -> Counts:

@@ -244,20 +244,8 @@ def find_known(connection: sqlite3.Connection, collection: str, file: str) -> Kn
     return Known(*row) if row else None
 
 
-class FileColumns(NamedTuple):
-    """A memory's file as it was when it was read."""
-
-    collection: str
-    file: str
-    id: str
-    size: int
-    modified: int
-    changed: int
-    hash: bytes
-    is_settled: bool
-
-
 _FIELDS: Final = MemoryRow._fields[: MemoryRow._fields.index("chunks")]
+_FILE: Final = ("collection", "file", "id", "key", "size", "modified", "changed", "hash")
 
 
 def _insert(table: str, *columns: str) -> str:
@@ -265,16 +253,16 @@ def _insert(table: str, *columns: str) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608 - our own names
 
 
-_INSERT_MEMORY: Final = _insert("memories", *FileColumns._fields, "key", "chunks", *_FIELDS)
+_INSERT_MEMORY: Final = _insert("memories", *_FILE, "is_settled", "chunks", *_FIELDS)
 _INSERT_CHUNK: Final = _insert("chunks", "number", "memory", *ChunkRow._fields[:-1])
 _INSERT_LINK: Final = _insert("links", "memory", *Link._fields, "seen")
 
 
 def insert_memory(
-    connection: sqlite3.Connection, file: FileColumns, row: MemoryRow, seen: Sequence[str]
+    connection: sqlite3.Connection, file: Sequence[object], row: MemoryRow, seen: Sequence[str]
 ) -> None:
-    """Index a memory; `seen` are the fingerprints of the files it links to."""
-    fields = (*file, key(file.id), len(row.chunks), *row[: len(_FIELDS)])
+    """Index a memory: `file` and whether it is settled, and fingerprints of what it links to."""
+    fields = (*file, len(row.chunks), *row[: len(_FIELDS)])
     memory = connection.execute(_INSERT_MEMORY, fields).lastrowid
     chunks = list(enumerate(row.chunks, last_number(connection, "chunks") + 1))
     connection.executemany(_INSERT_CHUNK, [(n, memory, *chunk[:-1]) for n, chunk in chunks])

@@ -21,7 +21,7 @@ from retain.bank.listing import Listing
 from retain.errors import RetainError
 from retain.index import rows
 from retain.index.database import fact, set_fact
-from retain.memory import Problem
+from retain.memory import Problem, key
 
 if TYPE_CHECKING:
     from retain.index.freshness import Project
@@ -208,7 +208,7 @@ class Sync:
             rows.delete_memory(connection, known.number)
         row = rows.make_row(memory, stamp.modified / 1e9)
         seen = [self._fingerprint(link, row.written) for link in row.links]
-        file = rows.FileColumns(collection, name, memory.id, *stamp, digest, is_settled)
+        file = (collection, name, memory.id, key(memory.id), *stamp, digest, is_settled)
         rows.insert_memory(connection, file, row, seen)
         return "changed" if known else "added"
 
