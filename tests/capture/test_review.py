@@ -79,17 +79,6 @@ def test_memory_that_was_retired_long_ago_gives_way_and_the_new_one_says_its_sou
     assert one.outcome.memory.meta["source"] == "claude-code session s2"
 
 
-def test_source_shortens_the_home_directory_only_where_it_is_one(bank: Path) -> None:
-    app = open_bank(bank)
-    home = str(bank.parent)  # as `open_bank` has it
-    there = ONE._replace(transcript_path=f"{home}/x.jsonl", start=1, end=2)
-    assert app.inbox.source(there).endswith("s1, ~/x.jsonl bytes 1-2")
-    beside = there._replace(transcript_path=f"{home}x/x.jsonl")
-    assert app.inbox.source(beside).endswith(f"s1, {home}x/x.jsonl bytes 1-2")
-    assert app.inbox.source(Proposal("", "decision", "t", "x")) == "an agent"
-    app.close()
-
-
 def test_acceptance_is_taken_back_and_can_be_given_again(bank: Path) -> None:
     inbox(bank).propose(ONE)
     (done,) = accepted(bank).accepted

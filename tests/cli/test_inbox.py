@@ -48,11 +48,6 @@ def waiting(bank: Path) -> list[str]:
 # Looking
 
 
-def test_next_steps_name_the_same_bank_and_quiet_prints_the_ids(two: tuple[str, str]) -> None:
-    assert "retain inbox --bank .retain show 1" in call("inbox", "--bank", ".retain").err
-    assert done("inbox", "--quiet") == f"{two[0]}\n{two[1]}\n"
-
-
 def test_proposal_is_named_by_number_id_or_its_beginning(two: tuple[str, str], bank: Path) -> None:
     for ref in ("1", two[0], two[0][:8].upper(), two[0][:4]):
         shown = answer("show", ref)
@@ -145,18 +140,6 @@ def test_every_category_is_accepted(category: str, bank: Path) -> None:
     assert (one["status"], one["collection"]) == ("created", folder)
     assert json.loads(done("status", "--json"))["problems"] == []
     assert waiting(bank) == []
-
-
-def test_json_record_has_its_source_in_its_history(home: Path) -> None:
-    store = home / "work" / "other" / ".claude" / "memory"
-    store.mkdir(parents=True)
-    (store / "memory-config.json").write_text("{}", encoding="utf-8")
-    inbox(store).propose(DECISION)
-    done("inbox", "accept", "1", "--bank", str(store))
-    record = json.loads((store / "decisions/use-postgres.json").read_bytes())
-    (entry,) = record["changes"]
-    assert (entry["field"], DECISION.session_id in entry["summary"]) == ("source", True)
-    assert entry["new_value"].endswith("/nowhere/s1.jsonl bytes 10-90")
 
 
 def test_memory_that_is_near_is_named(bank: Path, monkeypatch: pytest.MonkeyPatch) -> None:

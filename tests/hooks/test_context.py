@@ -99,13 +99,6 @@ def test_whatever_is_shown_keeps_the_budget_and_the_fence(parts: list[Part], bud
     assert all(re.fullmatch(r"- \[.*\] .* -> .*", line) for line in entries)
 
 
-def test_a_text_of_many_short_lines_is_shown_as_far_as_there_is_room() -> None:
-    entry = ENTRY._replace(text="\n".join(f"line {number}" for number in range(900)))
-    text, _ = fence_parts([Part("", [entry])], "b/", 1000)
-    assert "line 200" in text
-    assert tokens(text) <= 1000
-
-
 @pytest.mark.parametrize(
     "given, wanted",
     [

@@ -115,11 +115,6 @@ def test_what_is_no_memory_is_put_aside(
     assert aside(path.parent) == [path.name]
 
 
-def test_a_record_in_no_category_s_folder_is_judged_by_its_own_word(store: Path) -> None:
-    path = put(store / "elsewhere" / "one.json", json.dumps(record("decision")))
-    assert wrote(path).out == ""
-
-
 @pytest.mark.parametrize("name", ["index.md", "notes.txt", "decisions/picture.png", "note.md"])
 def test_what_is_never_read_as_a_memory_is_refused_and_stays(name: str, store: Path) -> None:
     path = put(store / name, "x")
@@ -138,22 +133,6 @@ def test_a_link_that_leads_out_of_the_bank_is_left_alone(store: Path, tmp_path: 
     link.symlink_to(outside)
     wrote(link)
     assert (link.is_symlink(), outside.exists()) == (True, True)
-
-
-def test_a_memory_may_be_as_large_as_the_settings_say(
-    bank: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RETAIN_MEMORY_MAX_BYTES", "3000000")
-    path = put(bank / "memories" / "note.md", b"# Note\n" + b"word " * 500_000)
-    assert wrote(path).out == ""
-
-
-def test_one_that_was_put_aside_is_not_replaced_by_the_next(store: Path) -> None:
-    path = store / "decisions" / "one.json"
-    for text in ("{1", "{2", "{3"):
-        refused(put(path, text))
-    kept_aside = sorted(path.parent.iterdir())
-    assert [one.read_text(encoding="utf-8") for one in kept_aside] == ["{1", "{2", "{3"]
 
 
 def test_a_file_that_cannot_be_renamed_is_named_as_it_is(store: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from retain.capture.proposal import MAX_TEXT, Proposal
+from retain.capture.proposal import Proposal
 from tests.capture import transcripts
 from tests.capture.proposals import inbox
 from tests.hooks.door import DECIDED, ask, busy, nothing, said
@@ -46,13 +46,6 @@ def test_the_host_s_summary_is_proposed_without_its_thoughts(
     assert (one.title, one.text) == ("Please look at the store.", "The wick is new. It burns.")
 
 
-def test_a_summary_of_any_length_is_proposed(bank: Path) -> None:
-    ask("post-compact", compact_summary="word " * 500_000)
-    (one,) = waiting(bank)
-    assert one.title == "A session"
-    assert 30_000 < len(one.text) <= MAX_TEXT
-
-
 def test_what_a_compaction_would_lose_is_proposed_before_it(bank: Path, work: Path) -> None:
     fix = "The error is gone: fixed by rotating the token, run `make rotate`."
     rule = "We agreed: from now on always use `uv`."
@@ -87,13 +80,6 @@ def test_a_session_in_which_something_was_done_leaves_one_summary(bank: Path, wo
     assert answered == "Last answer: It burns again."
     assert "Tool uses: 12" in activity
     assert (one.start, one.end > one.start) == (0, True)
-
-
-def test_the_host_s_summary_is_enough(bank: Path, work: Path) -> None:
-    path = busy(work / "t.jsonl")
-    ask("post-compact", transcript_path=path, compact_summary="They mended the lantern.")
-    ask("session-end", transcript_path=path)
-    assert [one.event for one in waiting(bank)] == ["post-compact"]
 
 
 @pytest.mark.parametrize("is_gone", [False, True])

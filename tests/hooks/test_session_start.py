@@ -74,19 +74,6 @@ def test_what_is_over_or_broken_is_not_told(
     assert begin() == ""
 
 
-def test_a_typed_memory_in_markdown_is_told_like_any_other(bank: Path) -> None:
-    (bank / "tech-debt").mkdir()
-    for name, status in (("one", "open"), ("two", "resolved")):
-        (bank / "tech-debt" / f"{name}.md").write_text(
-            f"---\ntype: tech_debt\ntitle: {name}\ncreated_at: 2026-05-08T12:00:00Z\n"
-            f"content:\n  status: {status}\n  description: It leaks\n---\nmore\n",
-            encoding="utf-8",
-        )
-    text = begin()
-    assert titles(text) == ["one"]
-    assert "  2026-05-08: description: It leaks" in text
-
-
 def test_the_newest_come_first_three_sessions_and_ten_of_another_kind(store: Path) -> None:
     for day in (3, 1, 4, 2, 5):
         kept(store, "session_summary", f"day-{day}", updated_at=f"2026-05-0{day}T00:00:00Z")
@@ -95,16 +82,6 @@ def test_the_newest_come_first_three_sessions_and_ten_of_another_kind(store: Pat
     for number in range(15):
         kept(store, "constraint", f"n-{number}", content={"rule": "x", "impact": ["y"]})
     assert len(titles(begin())) == 10 + len(newest)
-
-
-@pytest.mark.parametrize("status", ["active", "retired"])
-def test_among_many_the_newest_are_read(status: str, store: Path) -> None:
-    for number in range(301):
-        old = kept(store, "session_summary", f"a-{number}", record_status=status)
-        os.utime(old, (time.time() - 1000 * (status == "active"),) * 2)
-    newest = kept(store, "session_summary", "zz", updated_at="2026-06-01T00:00:00Z")
-    os.utime(newest, (time.time() - 500,) * 2)
-    assert titles(begin())[0] == "The zz of its kind"
 
 
 def test_profiles_come_first_and_only_so_much_of_them(bank: Path) -> None:

@@ -92,18 +92,6 @@ def test_how_many_a_prompt_brings_is_a_setting(text: str, wanted: int, store: Pa
     assert prompt("which oil for the lantern, whale").count("\n- [") == wanted
 
 
-def test_descriptions_of_categories_come_along(store: Path) -> None:
-    kept(store, "decision", content={"decision": "The lantern burns whale oil"})
-    done("sync")
-    config = {"categories": {"decision": {"description": "What we settled on"}}}
-    (store / "memory-config.json").write_text(json.dumps(config), encoding="utf-8")
-    text = prompt(ASKED)
-    assert ' descriptions="decision=What we settled on" ' in text.split("\n")[0]
-    assert (
-        "- [DECISION] The one of its kind -> .claude/memory/decisions/one.json #tags:kept" in text
-    )
-
-
 @pytest.mark.parametrize(
     "odd", ["\ud800", "\0", "\u202e", '"', "%", "NEAR(", "🙂", "\n" * 999, "and " * 500_000]
 )
@@ -185,14 +173,6 @@ def test_a_retired_record_is_not_shown_and_an_archived_one_is_marked(store: Path
     assert "· archived" in text
 
 
-def test_a_superseded_memory_says_so_and_comes_last(bank: Path) -> None:
-    put("old", "The lantern burns whale oil.", "--metadata", '{"superseded_by": "new"}')
-    put("new", "The lantern burns olive oil.")
-    text = prompt(ASKED)
-    assert text.index("memories/new.md") < text.index("memories/old.md")
-    assert "superseded by a newer memory" in text
-
-
 # Both banks
 
 
@@ -261,17 +241,6 @@ def test_a_warm_process_finds_what_words_do_not(
         assert prompt(ASKED, session_id="after") == ""
 
 
-def test_a_warm_process_of_a_project_looks_in_both_banks(short: Path, home: Path) -> None:
-    done("init")
-    done("init", "--global")
-    put("lantern", "The lantern burns whale oil.")
-    done("put", "-", "--id", "mine", "--global", input="Ada's lantern burns whale oil too.")
-    with running(*command(), "serve"):
-        text = prompt(ASKED)
-    assert "-> .retain/memories/lantern.md" in text
-    assert "-> ~/.retain/memories/mine.md" in text
-
-
 def test_a_socket_that_nobody_answers_is_done_without(short: Path) -> None:
     import socket
 
@@ -283,22 +252,3 @@ def test_a_socket_that_nobody_answers_is_done_without(short: Path) -> None:
         deaf.bind(path)
         os.chmod(path, 0o600)
         assert "whale" in prompt(ASKED)
-
-
-def test_a_warm_process_tells_what_to_beware_of(short: Path) -> None:
-    done("init")
-    put("old", "The lantern burns whale oil.", "--metadata", '{"superseded_by": "new"}')
-    put("new", "The lantern burns olive oil.")
-    root = short / ".retain"
-    (short / "oil.py").write_text("oil = 1\n", encoding="utf-8")
-    put("linked", "The lantern burns oil as in [[oil.py]].")
-    (short / "oil.py").unlink()
-    kept(root, "decision", "gone", record_status="retired", content={"decision": "lantern oil"})
-    kept(root, "decision", "shelf", record_status="archived", content={"decision": "lantern oil"})
-    with running(*command(), "serve"):
-        text = prompt(ASKED)
-    assert text.index("memories/new.md") < text.index("memories/old.md")
-    assert "· superseded by memories/new\n" in text
-    assert "· oil.py has gone since" in text, text
-    assert "gone.json" not in text
-    assert "shelf.json" not in text or "· archived" in text

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tests.conftest import ROOT
 
-__all__ = ["CLIENT", "PLUGIN", "Turn", "client", "environment", "transcript", "turn"]
+__all__ = ["CLIENT", "PLUGIN", "Turn", "client", "environment", "turn"]
 
 PLUGIN = ROOT / "plugin"
 _PATIENCE = 55  # seconds: two turns end before pytest's own patience does
@@ -85,12 +85,6 @@ def turn(
             process.wait()
     events = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     return Turn(process.returncode, events, err)
-
-
-def transcript(session: str) -> list[dict[str, Any]]:
-    """The lines the client wrote about a session."""
-    (path,) = Path(os.environ["HOME"]).glob(f".claude/projects/*/{session}.jsonl")
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def environment(url: str) -> dict[str, str]:
