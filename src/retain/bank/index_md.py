@@ -41,9 +41,7 @@ class Line(NamedTuple):
 
 
 def format_line(line: Line) -> str:
-    """The line of one file; ValueError for a path that cannot stand in a line."""
-    if not _can_stand(line.path):
-        raise ValueError(f"{line.path!r} cannot stand in an index")
+    """The line of one file."""
     display, title, path, tags = _clean(line)
     text = f"- [{display}] {title} -> {path}"
     return f"{text} {_MARK}{','.join(tags)}" if tags else text
@@ -64,13 +62,11 @@ def parse(text: str) -> list[Line]:
     return [line for one in _split(text) if (line := parse_line(one))]
 
 
-def render(lines: Iterable[Line]) -> str:
-    """An index of these files, each once; one whose path cannot stand in a line is left out."""
-    return HEADER + _entries(lines)
+def render(lines: Iterable[Line], old_text: str = "") -> str:
+    """An index of these files, each once, below what a person wrote into the old one.
 
-
-def refresh(old_text: str, lines: Iterable[Line]) -> str:
-    """An index of these files that keeps, above its entries, what a person wrote into the old."""
+    A file whose path cannot stand in a line is left out.
+    """
     kept = [
         line.rstrip("\r")  # or it would make one line break of the next
         for line in _split(old_text)
@@ -79,7 +75,11 @@ def refresh(old_text: str, lines: Iterable[Line]) -> str:
     head = "\n".join(kept).strip("\n")
     if _TITLE not in map(str.rstrip, kept):
         head = HEADER + head
-    return head.rstrip("\n") + "\n\n" + _entries(lines)
+    listed = (_clean(line) for line in lines if _can_stand(line.path))
+    ordered = sorted(listed, key=lambda line: (line.display, line.title.lower(), line.path, line))
+    once = {line.path: line for line in ordered}
+    entries = "".join(f"{format_line(line)}\n" for line in once.values())
+    return head.rstrip("\n") + "\n\n" + entries
 
 
 def differences(text: str, lines: Sequence[Line]) -> tuple[list[str], list[str]]:
@@ -109,24 +109,10 @@ def clean_title(text: str) -> str:
 
     The order matters: a character that is taken out may leave a mark or an arrow behind.
     """
-    text = remove_marks(strip_invisible(text))
-    return " ".join("-" if word == "->" else word for word in text.split())
-
-
-def remove_marks(text: str) -> str:
-    """Take out every `#tags:`, also one that taking out another makes."""
-    while _MARK in text:
+    text = strip_invisible(text)
+    while _MARK in text:  # taking out one may make another
         text = text.replace(_MARK, "")
-    return text
-
-
-def _entries(lines: Iterable[Line]) -> str:
-    listed = (_clean(line) for line in lines if _can_stand(line.path))
-    ordered = sorted(listed, key=lambda line: (line.display, line.title.lower(), line.path, line))
-    once: dict[str, Line] = {}
-    for line in ordered:
-        once.setdefault(line.path, line)
-    return "".join(f"{format_line(line)}\n" for line in once.values())
+    return " ".join("-" if word == "->" else word for word in text.split())
 
 
 def _clean(line: Line) -> Line:
@@ -184,7 +170,7 @@ def update(bank: Bank, *, anew: bool = False) -> int:
     name = bank.kind.listing
     with bank.transaction(name) as transaction:
         lines, before, root = list_records(bank), read(bank), transaction.root
-        after = render(lines) if anew else refresh(before or "", lines)
+        after = render(lines, "" if anew else before or "")
         if before is None and (lines or anew):
             transaction.create(root, name, after.encode())
         elif before is not None and after != before:
