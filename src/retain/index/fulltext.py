@@ -28,11 +28,8 @@ _Result = TypeVar("_Result")
 # How far a chunk has each term of a query, from 0 to 1, in the lexicon's order.
 Shares = tuple[float, ...]
 
-CANDIDATES: Final = 200
-WHOLES: Final = 60
-B: Final = 0.4  # how much a text's length counts against it
-# How many rows FTS5 may rank: common words beyond that choose no candidates, but still count.
-RANKED: Final = 6_000
+_WHOLES: Final = 60
+_B: Final = 0.4  # how much a text's length counts against it
 _REMEMBERED: Final = 10_000  # terms whose counts are kept
 _STEPS: Final = 2000  # of SQLite's machine between two looks at the clock
 
@@ -132,28 +129,52 @@ def rarity_of(chunks: int, count: int) -> float:
     return log(1 + max(0.0, chunks - count + 0.5) / (count + 0.5))
 
 
-# The plus keeps SQLite from asking FTS5 once per allowed row.
-_CHUNKS_WITHIN: Final = (
-    "AND +rowid IN (SELECT chunks.number FROM json_each(?) "
-    "JOIN chunks ON chunks.memory = json_each.value)"
-)
-_WHOLES_WITHIN: Final = "AND +rowid IN (SELECT value FROM json_each(?))"
-
-
 def chunk_shares(
     connection: sqlite3.Connection,
     terms: Lexicon,
     k1: float,
-    within: Sequence[int] | None = None,
-    most: int = CANDIDATES,
-    ranked: int = RANKED,
+    within: Sequence[int] | None,
+    most: int,
+    ranked: int,
 ) -> dict[int, Shares]:
     """The chunks that meet a query best, and how far each has its terms.
 
     FTS5 ranks as many rows as `ranked` allows: common words beyond that choose no candidates.
     """
-    found = _candidates(connection, terms, within, most, ranked)
-    return shares_in(connection, terms, k1, found)
+    there = sorted((count, term) for term, count in terms.counts.items() if count)
+    if not there:
+        return {}
+    chosen = " OR ".join(_rarest(there, ranked if within is None else None))
+    order, condition, values = "rank", "", []
+    if within is not None:
+        # The plus keeps SQLite from asking FTS5 once per allowed row.
+        condition = (
+            "AND +rowid IN (SELECT chunks.number FROM json_each(?) "
+            "JOIN chunks ON chunks.memory = json_each.value)"
+        )
+        values = [json.dumps(within)]
+    elif there[0][0] > ranked:
+        # Nothing but common words: where they meet, and there the newest.
+        chosen, order = " AND ".join(_rarest(there[:3], None)), "rowid DESC"
+    query = (
+        f"SELECT rowid FROM terms WHERE terms MATCH ? {condition} "  # noqa: S608 - our own words
+        f"ORDER BY {order} LIMIT ?"
+    )
+    found = connection.execute(query, (chosen, *values, most))
+    return shares_in(connection, terms, k1, [number for (number,) in found])
+
+
+def _rarest(there: Sequence[tuple[int, str]], most: int | None) -> list[str]:
+    """The rarest terms, quoted for FTS5, as many as may be ranked; at least one."""
+    chosen: list[str] = []
+    ranked = 0
+    for count, term in there:
+        ranked += count
+        if chosen and most is not None and ranked > most:
+            break
+        # Ours hold no quotes, strangers' might.
+        chosen.append('"' + term.replace('"', '""') + '"')
+    return chosen
 
 
 def shares_in(
@@ -169,51 +190,9 @@ def shares_in(
     }
 
 
-def _candidates(
-    connection: sqlite3.Connection,
-    terms: Lexicon,
-    within: Sequence[int] | None,
-    most: int,
-    ranked: int,
-) -> list[int]:
-    there = sorted((count, term) for term, count in terms.counts.items() if count)
-    if not there:
-        return []
-    chosen = _telling(there, ranked) if within is None else [term for _, term in there]
-    order = "rank"
-    expression = " OR ".join(map(_quoted, chosen))
-    if there[0][0] > ranked and within is None:
-        # Nothing but common words: where they meet, and there the newest.
-        expression = " AND ".join(_quoted(term) for _, term in there[:3])
-        order = "rowid DESC"
-    condition, values = ("", ()) if within is None else (_CHUNKS_WITHIN, (json.dumps(within),))
-    query = (
-        f"SELECT rowid FROM terms WHERE terms MATCH ? {condition} "  # noqa: S608 - our own words
-        f"ORDER BY {order} LIMIT ?"
-    )
-    return [number for (number,) in connection.execute(query, (expression, *values, most))]
-
-
-def _telling(there: Sequence[tuple[int, str]], most: int) -> list[str]:
-    """The rarest terms, as many as FTS5 may rank."""
-    chosen: list[str] = []
-    ranked = 0
-    for count, term in there:
-        ranked += count
-        if chosen and ranked > most:
-            break
-        chosen.append(term)
-    return chosen
-
-
-def _quoted(term: str) -> str:
-    """A term as FTS5 takes it for nothing but a term; ours hold no quotes, strangers' might."""
-    return '"' + term.replace('"', '""') + '"'
-
-
 def shares_of(spaced: Sequence[str], bag: str, k1: float, average: float) -> Shares:
     """BM25's saturation of each term: how much its repetitions and the text's length let count."""
-    weight = k1 * (1 - B + B * (bag.count(" ") + 1) / average)
+    weight = k1 * (1 - _B + _B * (bag.count(" ") + 1) / average)
     bag = f" {bag} "
     return tuple([n / (n + weight) if (n := _times(term, bag)) else 0.0 for term in spaced])
 
@@ -230,33 +209,25 @@ def _times(spaced: str, bag: str) -> int:
 def whole_scores(
     connection: sqlite3.Connection,
     terms: Iterable[str],
-    within: Sequence[int] | None = None,
-    counted: Counts | None = None,
-    ranked: int = RANKED,
+    within: Sequence[int] | None,
+    counted: Counts,
+    ranked: int,
 ) -> dict[int, float]:
-    """How well memories of several chunks meet a query as a whole, by their numbers.
-
-    FTS5 ranks as many rows as `ranked` allows.
-    """
+    """How well memories of several chunks meet a query as a whole, by their numbers."""
     (wholes,) = connection.execute("SELECT wholes FROM totals").fetchone()
-    if not wholes:
-        return {}
-    counts = (counted or Counts()).of(connection, "whole_vocabulary", terms)
+    counts = counted.of(connection, "whole_vocabulary", terms) if wholes else {}
+    # The rarity as FTS5's bm25 counts it.
+    rarities = [max(1e-6, log((wholes - n + 0.5) / (n + 0.5))) for n in counts.values()]
     there = sorted((count, term) for term, count in counts.items() if count)
-    highest = sum(_fts_rarity(wholes, count) for count in counts.values())
-    if not there or not highest:
+    if not there:
         return {}
-    expression = " OR ".join(map(_quoted, _telling(there, ranked)))
-    condition, values = ("", ()) if within is None else (_WHOLES_WITHIN, (json.dumps(within),))
+    condition, values = "", []
+    if within is not None:
+        condition, values = "AND +rowid IN (SELECT value FROM json_each(?))", [json.dumps(within)]
     query = (
         f"SELECT rowid, -bm25(wholes) FROM wholes WHERE wholes MATCH ? {condition} "  # noqa: S608 - our own words
-        f"ORDER BY rank LIMIT {WHOLES}"
+        f"ORDER BY rank LIMIT {_WHOLES}"
     )
-    most = 2.2 * highest  # k1 + 1, with FTS5's k1
-    found = connection.execute(query, (expression, *values))
+    most = 2.2 * sum(rarities)  # k1 + 1, with FTS5's k1
+    found = connection.execute(query, (" OR ".join(_rarest(there, ranked)), *values))
     return {number: score / most for number, score in found}
-
-
-def _fts_rarity(wholes: int, count: int) -> float:
-    """The rarity as FTS5's bm25 counts it."""
-    return max(1e-6, log((wholes - count + 0.5) / (count + 0.5)))
