@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -59,83 +59,67 @@ class Matrix:
         memories: Numbers,
         data: Bytes,
         scales: Floats,
-        whole: Mean | None = None,
+        mean: Mean | None = None,
     ) -> None:
         self.chunks, self.memories = chunks, memories
         self.data, self.scales = data, scales
         # Whether the row above belongs to the chunk before.
         follows = (np.diff(chunks) == 1) & (np.diff(memories) == 0)
-        self._follows = np.concatenate(([False], follows)).astype(np.float32)
-        self._lengths = self._measured()
+        self._follows: Floats = np.concatenate(([False], follows)).astype(np.float32)
+        self._lengths = np.empty(len(data), np.float32)  # of vectors with their neighbours
+        total = np.zeros(data.shape[1], np.float64)
+        for part in self._parts():
+            self._lengths[part] = np.linalg.norm(self._with_neighbours(part), axis=1)
+            total += scales[part] @ data[part].astype(np.float32)
+        np.maximum(self._lengths, 1e-6, out=self._lengths)
         # A part of a bank's vectors is told what all of them have in common.
-        self.mean = whole or Mean(len(chunks), self._mean())
-        self._hub = self._smoothed(self.products(self.mean.hub))
+        self.mean = mean or Mean(len(chunks), (total / max(len(data), 1)).astype(np.float32))
+        self._hub = self._smooth(self.products(self.mean.hub))
 
     def __len__(self) -> int:
         return len(self.chunks)
 
-    @property
-    def dimension(self) -> int:
-        return int(self.data.shape[1])
-
-    @property
-    def _step(self) -> int:
-        return max(1, _BLOCK // max(1, self.dimension))
+    def _parts(self) -> Iterator[slice]:
+        step = max(1, _BLOCK // max(1, self.data.shape[1]))
+        for start in range(0, len(self.data), step):
+            yield slice(start, min(start + step, len(self.data)))
 
     def products(self, query: Floats) -> Floats:
         """The cosine of every chunk's own vector with a query."""
         out = np.empty(len(self.data), np.float32)
-        step = self._step
-        for start in range(0, len(self.data), step):
-            block = self.data[start : start + step]
-            np.dot(block.astype(np.float32), query, out=out[start : start + step])
+        for part in self._parts():
+            np.dot(self.data[part].astype(np.float32), query, out=out[part])
         out *= self.scales
         return out
 
     def compared(self, query: Floats) -> tuple[Floats, Floats]:
         """How near every chunk is to a query: with its neighbours, and that less the hub."""
-        near = self._smoothed(self.products(query))
+        near = self._smooth(self.products(query))
         return near, np.maximum(near - self._hub, 0)
 
-    def _smoothed(self, values: Floats) -> Floats:
+    def _smooth(self, values: Floats) -> Floats:
+        """Add to each chunk's value what its neighbours have."""
         result: Floats = values.copy()
         result[1:] += NEIGHBOUR * self._follows[1:] * values[:-1]
         result[:-1] += NEIGHBOUR * self._follows[1:] * values[1:]
         result /= self._lengths
         return result
 
-    def _measured(self) -> Floats:
-        """The length of each vector with its neighbours added."""
-        lengths = np.empty(len(self.data), np.float32)
-        for start in range(0, len(self.data), self._step):
-            end = min(start + self._step, len(self.data))
-            lengths[start:end] = np.linalg.norm(self._with_neighbours(start, end), axis=1)
-        np.maximum(lengths, 1e-6, out=lengths)
-        return lengths
-
-    def _with_neighbours(self, start: int, end: int) -> Floats:
+    def _with_neighbours(self, part: slice) -> Floats:
         """The vectors of some rows, each with its neighbours added."""
-        low, high = max(start - 1, 0), min(end + 1, len(self.data))
+        low, high = max(part.start - 1, 0), min(part.stop + 1, len(self.data))
         block = self.data[low:high].astype(np.float32) * self.scales[low:high, None]
         summed: Floats = block.copy()
         follows = self._follows[low + 1 : high, None]
         summed[1:] += NEIGHBOUR * follows * block[:-1]
         summed[:-1] += NEIGHBOUR * follows * block[1:]
-        return summed[start - low : end - low]
+        return summed[part.start - low : part.stop - low]
 
     def smoothed_vectors(self) -> Floats:
         """Every row as a unit vector with its neighbours added, as `compared` sees it."""
-        smoothed: Floats = self._with_neighbours(0, len(self.data)) / self._lengths[:, None]
+        whole = slice(0, len(self.data))
+        smoothed: Floats = self._with_neighbours(whole) / self._lengths[:, None]
         return smoothed
-
-    def _mean(self) -> Floats:
-        total = np.zeros(self.data.shape[1], np.float64)
-        step = self._step
-        for start in range(0, len(self.data), step):
-            block = self.data[start : start + step].astype(np.float32)
-            total += self.scales[start : start + step] @ block
-        mean: Floats = (total / max(len(self.data), 1)).astype(np.float32)
-        return mean
 
     def at(self, chunks: Sequence[int] | Numbers) -> Numbers:
         """The rows of these chunks, -1 for one that has no vector."""
@@ -171,11 +155,8 @@ def nearest(values: Floats, limit: int, among: Numbers | None = None) -> Numbers
 def of_memory(connection: sqlite3.Connection, memory: int, model: str) -> dict[int, Floats]:
     """A memory's vectors by chunk, of length 1 with their neighbours added."""
     # By the chunks' numbers: there is no index by memory, and all vectors would be looked through.
-    query = (
-        "SELECT chunk, memory, vector FROM vectors WHERE model = ? "
-        "AND chunk IN (SELECT number FROM chunks WHERE memory = ?) ORDER BY chunk"
-    )
-    matrix = _made(connection.execute(query, (model, memory)).fetchall())
+    where = "chunk IN (SELECT number FROM chunks WHERE memory = ?)"
+    matrix = _read(connection, model, where, memory)
     if matrix is None:
         return {}
     return dict(zip(matrix.chunks.tolist(), matrix.smoothed_vectors(), strict=True))
@@ -186,22 +167,29 @@ def of_chunks(
 ) -> Matrix | None:
     """The vectors of some chunks alone; those beside them have to be among them."""
     # As a join SQLite would go through all vectors of the model, and for each through the list.
-    query = (
-        "SELECT chunk, memory, vector FROM vectors WHERE chunk IN (SELECT value FROM json_each(?)) "
-        "AND model = ? AND length(vector) = ? ORDER BY chunk"
-    )
-    values = (json.dumps(sorted(chunks)), model, len(mean.vector) + 4)
-    return _made(connection.execute(query, values).fetchall(), mean)
+    where = "chunk IN (SELECT value FROM json_each(?)) AND length(vector) = ?"
+    values = (json.dumps(sorted(chunks)), len(mean.vector) + 4)
+    return _read(connection, model, where, *values, mean=mean)
 
 
 def total(connection: sqlite3.Connection, model: str) -> Mean | None:
     """What all vectors of a model have in common."""
-    query = "SELECT chunk, memory, vector FROM vectors WHERE model = ? ORDER BY chunk"
-    matrix = _made(connection.execute(query, (model,)).fetchall())
+    matrix = _read(connection, model, "true")
     return matrix.mean if matrix else None
 
 
-def _made(rows: Sequence[tuple[int, int, bytes]], mean: Mean | None = None) -> Matrix | None:
+def _read(
+    connection: sqlite3.Connection,
+    model: str,
+    where: str,
+    *values: object,
+    mean: Mean | None = None,
+) -> Matrix | None:
+    query = (
+        "SELECT chunk, memory, vector FROM vectors "  # noqa: S608 - our own words
+        f"WHERE model = ? AND {where} ORDER BY chunk"
+    )
+    rows = connection.execute(query, (model, *values)).fetchall()
     if not rows:
         return None
     numbers = np.array([row[:2] for row in rows], np.int64)

@@ -175,7 +175,7 @@ def _memory_vectors(
     wanted = [number for (number,) in connection.execute(query, (kind, kind))][-_MAX_COMPARED:]
     places = matrix.among(wanted)
     numbers, group = np.unique(matrix.memories[places], return_inverse=True)
-    sums = np.zeros((len(numbers), matrix.dimension), np.float32)
+    sums = np.zeros((len(numbers), matrix.data.shape[1]), np.float32)
     for start in range(0, len(places), _BLOCK):
         part = slice(start, start + _BLOCK)
         np.add.at(sums, group[part], matrix.vectors(places[part]))
