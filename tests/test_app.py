@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import gc
-import weakref
 from pathlib import Path
 
 import pytest
@@ -206,25 +204,6 @@ def test_a_bank_is_not_made_inside_a_bank(home: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(home / "work" / ".retain" / "memories")
     with pytest.raises(UsageError, match="inside the bank"):
         App().init()
-
-
-# Its end
-
-
-def test_an_app_that_nobody_wants_any_more_is_gone_at_once() -> None:
-    """With it goes its index; where it knew itself, both would wait for a collection."""
-    app = App()
-    app.init()
-    app.put("# One", id="one")
-    app.update("one", "# Two")
-    app.append("one", "three")
-    left = weakref.ref(app)
-    gc.disable()
-    try:
-        del app
-        assert left() is None
-    finally:
-        gc.enable()
 
 
 def test_a_deleted_memory_is_said_to_be_in_the_trash_and_comes_back(home: Path) -> None:

@@ -370,17 +370,17 @@ def banks(home: Path) -> tuple[Path, Path]:
 
 
 def test_the_project_s_bank_is_read_before_the_person_s(banks: tuple[Path, Path]) -> None:
-    assert [place.root for place, _ in locator().readable()] == list(map(str, banks))
-    assert [place.root for place, _ in locator(local=True).readable()] == [str(banks[0])]
+    assert [place.root for place, _ in locator().locations()] == list(map(str, banks))
+    assert [place.root for place, _ in locator(local=True).locations()] == [str(banks[0])]
 
 
 def test_a_bank_of_the_person_s_that_is_switched_off_is_not_read(banks: tuple[Path, Path]) -> None:
     config(banks[1], "[memory]\nenabled = false")
     config(banks[0], "[memory]\nenabled = true")
-    assert [place.root for place, _ in locator().readable()] == [str(banks[0])]
+    assert [place.root for place, _ in locator().locations()] == [str(banks[0])]
     config(banks[0], "[memory]\nenabled = false")
     with pytest.raises(ConfigError, match="switched off"):
-        locator().readable()
+        locator().locations()
 
 
 def test_settings_are_read_again_when_the_persons_own_have_changed(

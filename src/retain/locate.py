@@ -207,29 +207,36 @@ class Locator:
     @cached_property
     def location(self) -> BankLocation:
         """The bank in force."""
-        location = self.find()
+        location = self.find_location()
         if location.scope != "project" or self.local:
             return location
-        strategy = self.load(location).values["memory.storage_strategy"]
+        strategy = self.load_config(location).values["memory.storage_strategy"]
         if strategy.value != "user":
             return location
-        return self.own._replace(reason=f"memory.storage_strategy is user ({strategy.origin})")
+        return self.global_location._replace(
+            reason=f"memory.storage_strategy is user ({strategy.origin})"
+        )
 
-    def find(self) -> BankLocation:
+    def find_location(self) -> BankLocation:
         """The bank that flags and directories lead to, whatever its settings say."""
         return find_bank(
             self.cwd, self.env, bank=self.named, local=self.local, everywhere=self.everywhere
         )
 
     @property
-    def own(self) -> BankLocation:
+    def global_location(self) -> BankLocation:
         """The person's own bank, which anyone may make meanwhile."""
         return _global(self.env, "--global")
 
     @cached_property
     def config(self) -> Config:
         """The settings in force for the bank in force."""
-        return self.load(self.location)
+        return self.load_config(self.location)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether reads look in no other bank, whichever there are."""
+        return self.location.scope != "project" or self.local
 
     def latest_config(self) -> Config:
         """The same, read again when the person has changed their own config."""
@@ -237,7 +244,7 @@ class Locator:
             self.forget()
         return self.config
 
-    def load(self, location: BankLocation) -> Config:
+    def load_config(self, location: BankLocation) -> Config:
         """The settings in force for a bank, read once."""
         if location.root not in self._configs:
             theirs = None
@@ -250,14 +257,14 @@ class Locator:
             self._configs[location.root] = config
         return self._configs[location.root]
 
-    def readable(self) -> list[tuple[BankLocation, Config]]:
+    def locations(self) -> list[tuple[BankLocation, Config]]:
         """The banks a read looks in, each with its settings: the project's, then the person's."""
         self.refuse_switched_off()
         banks = [(self.location, self.config)]
-        if self.location.scope == "project" and not self.local and self.own.exists:
-            config = self.load(self.own)
+        if not self.is_alone and self.global_location.exists:
+            config = self.load_config(self.global_location)
             if config.flag("memory.enabled"):
-                banks.append((self.own, config))
+                banks.append((self.global_location, config))
         return banks
 
     def refuse_switched_off(self) -> None:

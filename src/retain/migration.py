@@ -234,7 +234,7 @@ def migrate(
     app: App, source: str, *, allow_secret: bool = False, dry_run: bool = False
 ) -> Migrated:
     """Bring a chat workspace of plain files into the bank in force, nothing of it twice."""
-    app.locator.refuse_switched_off()
+    app.refuse_switched_off()
     path = os.path.join(app.cwd, os.path.expanduser(source))
     wanted = plan(path, app.config.number("memory.max_bytes"))
     if not dry_run:

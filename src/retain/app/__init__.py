@@ -261,7 +261,7 @@ class App(Banks):
         """Take chats from files into the bank in force; those that are there are not doubled."""
         from retain import chats
 
-        self.locator.refuse_switched_off()
+        self.refuse_switched_off()
         return chats.take_over(
             self.sessions,
             self._path(source),

@@ -58,7 +58,7 @@ def verb(
     return call
 
 
-class Banks:
+class Banks(Locator):
     """What all verbs of the app work on: the bank in force, and the others that a read looks in."""
 
     def __init__(
@@ -71,9 +71,13 @@ class Banks:
         env: Mapping[str, str] | None = None,
         stays: bool = False,
     ) -> None:
-        self.env: Mapping[str, str] = os.environ if env is None else env
-        self.cwd = os.getcwd() if cwd is None else cwd
-        self.locator = Locator(self.cwd, self.env, bank=bank, local=local, everywhere=everywhere)
+        super().__init__(
+            os.getcwd() if cwd is None else cwd,
+            os.environ if env is None else env,
+            bank=bank,
+            local=local,
+            everywhere=everywhere,
+        )
         self._stays = stays  # in a process that lives on
         self.lock = threading.RLock()  # which every verb takes
         self._is_closed = False
@@ -106,30 +110,6 @@ class Banks:
         self._finalizer = weakref.finalize(self, _shut_down, self._worker, self._indexes)
         self._worker.notice()
 
-    @property
-    def location(self) -> BankLocation:
-        """Where the bank in force is."""
-        return self.locator.location
-
-    @property
-    def global_location(self) -> BankLocation:
-        """Where the person's own bank is."""
-        return self.locator.own
-
-    @property
-    def config(self) -> Config:
-        """The settings of the bank in force."""
-        return self.locator.config
-
-    def latest_config(self) -> Config:
-        """The same, those for engines as the person has them by now."""
-        return self.locator.latest_config()
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether reads look in no other bank, whichever there are."""
-        return self.location.scope != "project" or self.locator.local
-
     # Opening
 
     @cached_property
@@ -146,12 +126,12 @@ class Banks:
     @property
     def bank(self) -> Bank:
         """The bank that writes go to, if memory is switched on there."""
-        self.locator.refuse_switched_off()
+        self.refuse_switched_off()
         return self.opened
 
     def readable(self) -> list[Bank]:
         """The banks a read looks in: the project's, then the person's own."""
-        (_, *others) = self.locator.readable()
+        (_, *others) = self.locations()
         return [self.opened, *(_open(*other) for other in others)]
 
     @property
@@ -174,18 +154,18 @@ class Banks:
 
     def history(self, bank: Bank) -> History:
         """The earlier texts of a bank's memories."""
-        config = self.locator.load(bank.location)
+        config = self.load_config(bank.location)
         return History(bank, use_git=config.text("versioning.mode") == "auto")
 
     def forget(self) -> None:
         """Look again next time: a bank was made, or a setting was changed."""
-        self.locator.forget()
+        super().forget()
         self.__dict__.pop("opened", None)
 
     def init(self) -> tuple[BankLocation, bool]:
         """Make a bank where one was asked for, and say whether it is new."""
-        named = self.locator.named or self.env.get("RETAIN_BANK", "")
-        if self.locator.everywhere:
+        named = self.named or self.env.get("RETAIN_BANK", "")
+        if self.everywhere:
             root, scope = global_root(self.env), "global"
         elif named:
             root, scope = os.path.join(self.cwd, os.path.expanduser(named)), "bank"
@@ -222,14 +202,14 @@ class Banks:
 
     def config_files(self) -> tuple[str, str]:
         """The person's own config file and the bank's; neither need be in order."""
-        return self.locator.user_file, config_file(self.locator.find().root)
+        return self.user_file, config_file(self.find_location().root)
 
     def set_config(self, setting: Setting, value: Scalar | None) -> tuple[str, bool]:
         """Write a setting to the bank's config, or the person's own with --global.
 
         None takes it out again. Returns the file, and whether it was changed.
         """
-        location, (user, path) = self.locator.find(), self.config_files()
+        location, (user, path) = self.find_location(), self.config_files()
         if value is not None and path != user and not setting.project:
             raise UsageError(
                 f"{setting.key} is yours to set, not a project's",
@@ -269,8 +249,7 @@ class Banks:
     def find_memory(self, ref: str, collection: str | None = None) -> tuple[Memory, Bank]:
         """A memory and the bank it is in; the project's before the person's own."""
         banks = self.readable()
-        if _HANDLE.fullmatch(ref):
-            ref = _resolve_handle(ref, banks)
+        ref = _resolve_handle(ref, banks)
         if ref.startswith(GLOBAL):
             ref = ref.removeprefix(GLOBAL)
             banks = [bank for bank in banks if bank.location.scope == "global"] or banks
@@ -284,35 +263,31 @@ class Banks:
 
     def find_own(self, ref: str, collection: str | None = None) -> Memory:
         """A memory of the bank in force, the only one that writes change."""
-        ref = self.own_ref(ref)
-        try:
-            return self.bank.find(ref, collection)
-        except NotFound as error:
-            raise self.explain_missing(error, ref, collection) from None
+        with self.explaining(ref, collection) as own_ref:
+            return self.bank.find(own_ref, collection)
 
-    def own_ref(self, ref: str) -> str:
-        """A reference within the bank in force, for a handle or one that begins with `global:`."""
-        if _HANDLE.fullmatch(ref):
-            ref = _resolve_handle(ref, [self.bank])
+    @contextlib.contextmanager
+    def explaining(self, ref: str, collection: str | None) -> Iterator[str]:
+        """A reference within the bank in force; if no memory has it, the error says where it is."""
+        ref = _resolve_handle(ref, [self.bank])
+        name = ref.removeprefix(GLOBAL)
         if ref.startswith(GLOBAL) and self.location.scope != "global":
             raise NotFound(
-                f"{ref.removeprefix(GLOBAL)!r} is in your global bank, and writes go to "
-                f"{self.location.root}",
+                f"{name!r} is in your global bank, and writes go to {self.location.root}",
                 unchanged="Nothing was changed.",
                 hint="Change it with --global.",
             )
-        return ref.removeprefix(GLOBAL)
-
-    def explain_missing(self, error: NotFound, ref: str, collection: str | None) -> NotFound:
-        """A better answer for a memory that is in the other bank, merged, or in the trash."""
-        for other in self.readable()[1:]:
-            if other.holds(ref, collection):
-                return NotFound(
-                    f"{ref!r} is not in {self.location.root}",
-                    unchanged="Nothing was changed.",
-                    hint=f"It is in your global bank ({other.root}): add --global.",
-                )
-        return _explain(error, ref, collection, [self.bank])
+        try:
+            yield name
+        except NotFound as error:
+            for other in self.readable()[1:]:
+                if other.holds(name, collection):
+                    raise NotFound(
+                        f"{name!r} is not in {self.location.root}",
+                        unchanged="Nothing was changed.",
+                        hint=f"It is in your global bank ({other.root}): add --global.",
+                    ) from None
+            raise _explain(error, name, collection, [self.bank]) from None
 
     # Indexes
 
@@ -343,8 +318,8 @@ class Banks:
                 bank,
                 self.env,
                 Model(config.text("recall.embedder"), config.text("recall.model"), key, warm),
-                functools.partial(_make_engines, self.locator),
-                settings=self.locator.latest_config,
+                functools.partial(_make_engines, self),
+                settings=self.latest_config,
                 project="" if location.scope == "global" else project_of(root),
                 stays=self._stays,
             )
@@ -487,26 +462,28 @@ def _send_off(index: Index, env: Mapping[str, str]) -> None:
             return
 
 
-def _resolve_handle(handle: str, banks: Sequence[Bank]) -> str:
-    """The reference of the memory that a brief called by a handle."""
+def _resolve_handle(ref: str, banks: Sequence[Bank]) -> str:
+    """The reference of the memory that a brief called by a handle; any other as it is."""
+    if not _HANDLE.fullmatch(ref):
+        return ref
     from retain.search import brief
 
-    length = len(handle) - len("m:")
+    length = len(ref) - len("m:")
     refs = dict.fromkeys(
         brief.scoped(f"{collection}/{name}", scope)
         for bank in banks
         for scope in [bank.location.scope]
         for collection, name in bank.names()
-        if handle == brief.handle(f"{collection}/{name}".removeprefix("/"), length, scope)
+        if ref == brief.handle(f"{collection}/{name}".removeprefix("/"), length, scope)
     )
     if not refs:
         raise NotFound(
-            f"no memory has the handle {handle}",
+            f"no memory has the handle {ref}",
             hint="It may be moved or deleted by now; `retain search` finds it by its text.",
         )
     if len(refs) > 1:
         raise Ambiguous(
-            f"{handle} stands for several memories: {', '.join(refs)}",
+            f"{ref} stands for several memories: {', '.join(refs)}",
             unchanged="Nothing was changed.",
             hint="Name the one you mean by its id.",
         )

@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from retain.bank import filters, index_md
 from retain.bank.bank import LockedMemory, has_hash, restate_id
@@ -31,7 +31,7 @@ from retain.bank.markdown import (
     touch,
 )
 from retain.config import whole
-from retain.errors import Conflict, NotFound, RetainError, Unreadable, UsageError
+from retain.errors import Conflict, RetainError, Unreadable, UsageError
 from retain.memory import (
     Deleted,
     Memory,
@@ -149,7 +149,7 @@ def put(
     It is a new one, or a new text for the id that is named, unless it must be new.
     """
     banks.ensure_bank()
-    memory_input, warnings = _admit(banks, text, fields)
+    memory_input, warnings = _admit(banks, text, **fields)
     if not memory_input.allow_secret:
         _refuse_secret_names(banks, id, collection)
     parsed = parse_text(memory_input.text)
@@ -215,7 +215,7 @@ def update(
     **fields: Unpack[Fields],
 ) -> Written:
     """Change a memory's text or metadata; what is not named stays, the old text is kept."""
-    memory_input, warnings = _admit(banks, text, fields)
+    memory_input, warnings = _admit(banks, text, **fields)
     if text is None and not memory_input.changes():
         raise UsageError(
             "there is nothing to change",
@@ -244,7 +244,7 @@ def append(
     allow_secret: bool = False,
 ) -> Written:
     """Add text to the end of a memory, two line breaks after what is there."""
-    memory_input, warnings = _admit(banks, text, {"allow_secret": allow_secret})
+    memory_input, warnings = _admit(banks, text, allow_secret=allow_secret)
     addition = memory_input.text or ""
     if not addition.strip():
         raise UsageError("there is no text to add", unchanged=f"{ref} is as it was.")
@@ -256,7 +256,7 @@ def append(
 
 def rewrite(banks: Banks, memory: Memory, text: str, *, allow_secret: bool = False) -> Written:
     """Give a memory the whole file that a person made of it, if it can be read."""
-    admitted, warnings = _admit(banks, text, {"allow_secret": allow_secret})
+    admitted, warnings = _admit(banks, text, allow_secret=allow_secret)
     data = (admitted.text or "").encode()
     document = parse_file(memory.path, data)
     if document.problem:
@@ -315,7 +315,7 @@ def move_over(
             hint="Only such memories can go to another bank.",
         )
     text = before.data.decode("utf-8", "replace")
-    if _admit(other, text, {})[0].text != text:
+    if _admit(other, text)[0].text != text:
         raise UsageError(
             f"{before.ref} holds what looks like a secret, and the other bank takes none",
             unchanged="Nothing was moved.",
@@ -353,7 +353,7 @@ def merge(
 
     `expect` has the hashes of the texts that were seen, by address.
     """
-    memory_input, warnings = _admit(banks, text, fields)
+    memory_input, warnings = _admit(banks, text, **fields)
     if not memory_input.allow_secret:
         _refuse_secret_names(banks, into, collection)
     parsed = parse_text(memory_input.text)
@@ -507,26 +507,24 @@ def empty_trash(banks: Banks, before: str = "") -> Sequence[Trashed]:
 # What every write shares
 
 
-def _admit(banks: Banks, text: str | None, fields: Fields) -> tuple[MemoryInput, tuple[str, ...]]:
+def _admit(
+    banks: Banks,
+    text: str | None,
+    *,
+    metadata: Mapping[str, object] | None = None,
+    created_by: str = "",
+    **rest: Any,
+) -> tuple[MemoryInput, tuple[str, ...]]:
     """What somebody hands in as it may be stored here, and what is to be said of secrets in it."""
-    memory_input = MemoryInput(
-        text,
-        fields.get("title", ""),
-        fields.get("type", ""),
-        fields.get("tags"),
-        fields.get("merge_tags", False),
-        dict(fields.get("metadata") or {}),
-        fields.get("allow_secret", False),
-    )
-    redact_secrets = banks.config.flag("guard.redact_secrets")
-    return admit(memory_input.signed(fields.get("created_by", "")), redact_secrets=redact_secrets)
+    memory_input = MemoryInput(text, fields=dict(metadata or {}), **rest).signed(created_by)
+    return admit(memory_input, redact_secrets=banks.config.flag("guard.redact_secrets"))
 
 
 def clean_text(
     banks: Banks, text: str, *, allow_secret: bool = False
 ) -> tuple[str, tuple[str, ...]]:
     """A text as it may be stored here, and what is to be said of secrets in it."""
-    memory_input, warnings = _admit(banks, text, {"allow_secret": allow_secret})
+    memory_input, warnings = _admit(banks, text, allow_secret=allow_secret)
     return memory_input.text or "", warnings
 
 
@@ -539,12 +537,9 @@ def _find_all(banks: Banks, refs: Sequence[str]) -> Sequence[Memory]:
 @contextlib.contextmanager
 def _locked(banks: Banks, ref: str, collection: str | None = None) -> Iterator[LockedMemory]:
     """A memory of the bank in force, which nobody else may change meanwhile."""
-    ref = banks.own_ref(ref)
     with contextlib.ExitStack() as opened:
-        try:
-            change = opened.enter_context(banks.bank.lock_memory(ref, collection))
-        except NotFound as error:
-            raise banks.explain_missing(error, ref, collection) from None
+        with banks.explaining(ref, collection) as name:
+            change = opened.enter_context(banks.bank.lock_memory(name, collection))
         yield change
 
 

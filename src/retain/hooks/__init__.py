@@ -99,7 +99,7 @@ class Call:
     @cached_property
     def banks(self) -> list[tuple[BankLocation, Config]]:
         """The banks that are there: the one in force first, then the person's own."""
-        return [bank for bank in self.locator.readable() if bank[0].exists]
+        return [bank for bank in self.locator.locations() if bank[0].exists]
 
     def set_deadline(self, config: Config) -> None:
         """Set the deadline that some settings ask for."""

@@ -38,7 +38,7 @@ def answer(call: Call) -> Answer:
         # The bank's own settings and the person's: what the project around the host says is not
         # asked, or a stranger's would open every bank.
         place = find_bank(os.path.dirname(root), call.env, bank=root)
-        config = call.locator.load(place)
+        config = call.locator.load_config(place)
     except Exception:  # noqa: BLE001 - whatever a hostile name does to those who look it up
         # Without the settings a bank is still kept closed, but no file is judged by its rules.
         return call.reply(denial) if call.event == "pre-tool-use" else Answer()

@@ -86,7 +86,7 @@ def skills(app: App) -> Iterator[Skill]:
     A project's with the name of one of theirs is called `project:NAME`.
     """
     seen: set[str] = set()
-    places = [location for location, _ in app.locator.readable()]
+    places = [location for location, _ in app.locations()]
     for place in sorted(places, key=lambda one: one.scope != "global"):
         for one in sorted(_of(place), key=lambda one: (key(one.name), one.path)):
             name = one.name
