@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -64,7 +65,8 @@ def ask(event: str, payload: Mapping[str, object] | None = None, /, **more: obje
 
 def state_file(root: Path, session: str = SESSION) -> Path:
     """Where the state of a session about a bank is kept."""
-    return Path(state_directory(str(root), os.environ), "hooks", f"{session}.json")
+    name = hashlib.sha256(session.encode()).hexdigest()[:32]
+    return Path(state_directory(str(root), os.environ), "hooks", f"{name}.json")
 
 
 def prompt(words: str, **more: object) -> str:

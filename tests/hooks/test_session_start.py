@@ -14,7 +14,7 @@ from retain.capture.proposal import Proposal
 from retain.memory import PROFILES
 from tests.capture.proposals import inbox
 from tests.cli.door import done
-from tests.hooks.door import SESSION, ask, begin, kept, nothing, prompt, state_file
+from tests.hooks.door import ask, begin, kept, nothing, prompt, state_file
 
 
 def titles(text: str) -> list[str]:
@@ -159,4 +159,4 @@ def test_memos_of_sessions_long_over_are_swept_out(bank: Path) -> None:
     (folder / "old.json").write_text("{}", encoding="utf-8")
     os.utime(folder / "old.json", (time.time() - 41 * 86_400,) * 2)
     begin()
-    assert os.listdir(folder) == [f"{SESSION}.json"]
+    assert os.listdir(folder) == [state_file(bank).name]

@@ -30,7 +30,7 @@ def test_a_state_is_kept_private_and_not_in_the_bank(bank: Path) -> None:
     assert vars(state_of(bank)) | {"_saved": ""} == vars(state) | {"_saved": ""}
     assert not state_of(bank).is_new("project:a", "1")
     assert state_of(bank).is_new("project:a", "2")
-    assert os.listdir(folder) == [f"{SESSION}.json"]
+    assert os.listdir(folder) == [state_file(bank).name]
     assert stat.S_IMODE(state_file(bank).stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert sorted(bank.rglob("*")) == before

@@ -176,7 +176,7 @@ def test_settings_decide_how_an_agent_is_asked(
 
 
 @pytest.mark.parametrize("age, code", [(0, 0), (301, 2)])
-def test_a_fresh_flag_lets_a_stop_without_a_session_pass(
+def test_a_fresh_flag_lets_a_stop_pass(
     age: int, code: int, path: str, bank: Path, work: Path
 ) -> None:
     flag = work / FLAG
@@ -201,9 +201,10 @@ def test_no_flag_is_set_through_a_link(path: str, bank: Path, work: Path, tmp_pa
 def test_two_sessions_lose_nothing_to_each_other(path: str, bank: Path, work: Path) -> None:
     assert stop(path).code == 2
     theirs = said(work / "theirs.jsonl", NEW)
+    assert nothing(stop(theirs, session_id=OTHER))  # the flag puts it off
     assert stop(theirs, session_id=OTHER).code == 2
     assert nothing(again(theirs, session_id=OTHER))
-    assert nothing(stop(path))  # it was asked just now, whatever became of its flag
+    assert nothing(again(path))  # whatever became of its flag
     assert sorted(title.split()[3] for _, title in proposed(bank)) == ["MySQL", "Postgres"]
 
 
@@ -214,12 +215,10 @@ def test_a_block_of_somebody_else_s_closes_nothing(path: str, bank: Path) -> Non
 
 @pytest.mark.parametrize("minutes", [0, 6])
 def test_what_is_said_after_an_interrupted_block_is_not_lost(
-    minutes: int, path: str, bank: Path
+    minutes: int, path: str, bank: Path, work: Path
 ) -> None:
     assert stop(path).code == 2
-    state = json.loads(state_file(bank).read_text(encoding="utf-8"))
-    state["raised_at"] -= 60 * minutes
-    state_file(bank).write_text(json.dumps(state), encoding="utf-8")
+    os.utime(work / FLAG, (time.time() - 60 * minutes,) * 2)
     add(path, transcripts.user("No, look at the other store."), spoken(NEW))
     if not minutes:  # it was asked just now
         assert nothing(stop(path))

@@ -85,11 +85,8 @@ def _check(memory: Memory, place: BankLocation, config: Config) -> None:
     check_collection(memory.collection)
     bank_rules = rules(config, place.root)
     category = bank_rules.of_folder(memory.collection)
-    if not is_record(memory):
-        if place.kind != "claude":
-            return  # a plain memory, maybe beside the typed ones
-        if category is None:
-            raise RetainError("cannot determine category")
+    if not is_record(memory) and place.kind != "claude":
+        return  # a plain memory, maybe beside the typed ones
     record = load_record(memory)
     if category is not None and record.get("category") != category.name:
         raise RetainError(

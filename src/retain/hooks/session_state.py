@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from retain.locate import BankLocation, state_directory
 
-_MAX_NAME: Final = 64
 _MAX_SHOWN: Final = 2000
 _MAX_AGE: Final = 40 * 86_400  # seconds; a host forgets its own transcripts after thirty days
 
@@ -26,7 +25,8 @@ class SessionState:
 
     def __init__(self, location: BankLocation, session: str, env: Mapping[str, str]) -> None:
         self._folder = os.path.join(state_directory(location.root, env), "hooks")
-        self._path = os.path.join(self._folder, _file_name(session)) if session else ""
+        name = hashlib.sha256(session.encode(errors="replace")).hexdigest()[:32]
+        self._path = os.path.join(self._folder, f"{name}.json") if session else ""
         values: dict[str, Any] = {}
         with (
             contextlib.suppress(OSError, ValueError, RecursionError),
@@ -85,10 +85,3 @@ class SessionState:
             for entry in entries:
                 if entry.stat(follow_symlinks=False).st_mtime < oldest:
                     os.unlink(entry.path)
-
-
-def _file_name(session: str) -> str:
-    """The name of a session's file: its id where that is safe, else a digest of it."""
-    if len(session) <= _MAX_NAME and session.isascii() and session.replace("-", "").isalnum():
-        return f"{session.lower()}.json"
-    return f"{hashlib.sha256(session.encode(errors='replace')).hexdigest()}.json"

@@ -69,13 +69,9 @@ def answer(call: Call) -> Answer:
 def _stop(session: Session) -> Answer:
     call, state = session.call, session.state
     is_active = call.payload.get("stop_hook_active") is True
-    # Whether a stop of this session was blocked just now, so that this one must pass. The flag in
-    # the project may be another session's: it counts for a session without a name alone.
-    is_flagged = _take_flag(call.cwd) and not call.text("session_id")
-    is_recent = 0 <= time.time() - state.raised_at < _BLOCK_SECONDS
     was_asked = bool(state.raised)
     session.settle()
-    if is_active or is_flagged or is_recent:
+    if _take_flag(call.cwd) or is_active:  # a flag of another session's only puts this one off
         if is_active and was_asked:
             session.close()  # what an agent says about its saving is no news
         return session.finish("The agent was asked at the stop before: a second one passes.")
