@@ -36,10 +36,11 @@ JOURNAL: Final = ".journal"  # names the files of a batch that is not finished, 
 VERSIONS: Final = ".versions"
 DRAFT: Final = ".new-"  # how the name of a file begins that is not yet in place
 
-_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _ANY_SIZE: Final = 1 << 40
+_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
-_ODD: Final = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO)  # a link, or a thing of another kind
+# A link, or a thing of another kind.
+_ODD: Final = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR)
 
 
 class Directory:
@@ -52,15 +53,13 @@ class Directory:
     @classmethod
     def open(cls, path: str) -> Directory:
         """Open a bank's root, whose own path the caller has resolved."""
-        try:
-            fd = os.open(path, _FOLDER)
-        except FileNotFoundError as error:
+        if not os.path.lexists(path):
             raise NotFound(
                 f"there is no bank at {path}",
                 hint="`retain init` makes one here, `retain init --bank PATH` anywhere.",
-            ) from error
-        except OSError as error:
-            raise _refuse(error, path) from error
+            )
+        with reading(path):
+            fd = os.open(path, _FOLDER)
         with contextlib.suppress(FileNotFoundError):  # a system without /proc
             if os.readlink(f"/proc/self/fd/{fd}") != os.path.abspath(path):
                 os.close(fd)  # a link has crept in above it
@@ -93,8 +92,6 @@ class Directory:
         except OSError as error:
             if create and error.errno not in _ODD:
                 raise  # a refusal to save, which the writer puts in words
-            if error.errno == errno.ENOENT:
-                raise NotFound(f"there is no directory {path}") from error
             raise _refuse(error, path) from error
         with contextlib.ExitStack() as opened:
             opened.enter_context(folder)
@@ -116,20 +113,14 @@ class Directory:
 
     def entries(self) -> list[os.DirEntry[str]]:
         """What is in the directory, in a fixed order."""
-        try:
-            with os.scandir(self.fd) as entries:
-                return sorted(entries, key=lambda entry: entry.name)
-        except OSError as error:
-            raise _refuse(error, self.path) from error
+        with reading(self.path), os.scandir(self.fd) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
 
     def has(self, name: str) -> bool:
-        try:
+        with contextlib.suppress(NotFound), reading(os.path.join(self.path, name)):
             _stat(self, name)
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise _refuse(error, os.path.join(self.path, name)) from error
-        return True
+            return True
+        return False
 
     def read(self, name: str, limit: int) -> bytes:
         """A plain file's bytes, up to a limit; links and devices are refused."""
@@ -138,23 +129,13 @@ class Directory:
     def read_with_facts(self, name: str, limit: int) -> tuple[bytes, os.stat_result]:
         """The same, with what the file system said of the file just before."""
         path = f"{self.path}/{name}"
-        try:
-            fd = os.open(name, _READ, dir_fd=self.fd)
-        except FileNotFoundError as error:
-            raise NotFound(f"there is no file {path}") from error
-        except OSError as error:
-            raise _refuse(error, path) from error
-        try:
-            facts = os.fstat(fd)
+        with reading(path), open(os.open(name, _READ, dir_fd=self.fd), "rb", 0) as file:
+            facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode):
                 raise Unsafe(f"{path} is not a plain file")
             if facts.st_size > limit:
                 raise LimitExceeded(f"{path} is larger than {limit:,} bytes")
-            return os.read(fd, facts.st_size), facts
-        except OSError as error:
-            raise _refuse(error, path) from error
-        finally:
-            os.close(fd)
+            return file.read(), facts
 
     def holds(self, name: str, expected: bytes) -> bool:
         """Whether a plain file has just these bytes."""
@@ -185,7 +166,18 @@ class Directory:
         _rename_new(self, name, self, new)
 
 
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn the disk's refusals into errors that name the path."""
+    try:
+        yield
+    except OSError as error:
+        raise _refuse(error, path) from error
+
+
 def _refuse(error: OSError, path: str) -> RetainError:
+    if error.errno == errno.ENOENT:
+        return NotFound(f"there is no {path}")
     if error.errno in _ODD:
         return Unsafe(
             f"{path} is a link or not of the kind it should be; Retain does not follow it",
