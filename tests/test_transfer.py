@@ -142,15 +142,6 @@ def test_export_that_fails_half_way_leaves_nothing(
     assert not [name for name in os.listdir(home) if name.startswith(".out")]
 
 
-def test_export_says_what_it_left_out(app: App, bank: Path, home: Path) -> None:
-    (bank / "memories" / "link.md").symlink_to(home)
-    (bank / "memories" / "a\x1b[31m.md").write_bytes(b"x")
-    (bank / "memories" / "big.md").write_bytes(b"x" * 2_000_001)
-    done = app.export(str(home / "out.zip"))
-    assert done.memories == 1
-    assert len(done.warnings) == 3
-
-
 def test_profiles_are_exported_and_left_behind_on_the_way_in(
     app: App, bank: Path, home: Path
 ) -> None:
@@ -273,15 +264,6 @@ def test_bad_directory_is_refused_whole(name: str, app: App, bank: Path, tmp_pat
     with pytest.raises(ImportRefused):
         take(app, tmp_path / "source")
     assert snapshot(bank) == before
-
-
-def test_directories_inside_a_collection_are_left_behind_and_said(app: App, tmp_path: Path) -> None:
-    source = write(
-        tmp_path / "source", {"a.md": b"fine", "notes/b.md": b"b", "notes/img/c.md": b"c"}
-    )
-    got = take(app, source)
-    assert sorted(got.created) == ["memories/a", "notes/b"]
-    assert len(got.warnings) == 1
 
 
 @pytest.mark.parametrize("replace", [False, True])

@@ -7,7 +7,6 @@ import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -169,42 +168,6 @@ def test_linked_directory_of_retains_own_is_listed_and_never_followed(
     assert crash.memories(root) == before
     assert [memory.id for memory in app.list()] == ["x"]
     assert [problem.path for problem in app.status().problems] == [str(root / name)]
-    assert crash.files(outside) == {"x.md": OUTSIDE}
-
-
-def test_collection_swapped_for_a_link_after_it_was_listed_is_passed_over(
-    root: Path, app: App, outside: Path
-) -> None:
-    child = Directory.child
-
-    def swap(folder: Directory, name: str, **options: Any) -> Directory:
-        if name == "notes" and not (root / "notes").is_symlink():
-            (root / "notes").rename(root / "real")
-            (root / "notes").symlink_to(outside)
-        return child(folder, name, **options)
-
-    problems: list[Any] = []
-    with mock.patch.object(Directory, "child", swap):
-        assert app.list(problems=problems) == []
-    assert [problem.path for problem in problems] == [str(root / "notes")]
-    with mock.patch.object(Directory, "child", swap), pytest.raises(RetainError):
-        app.update("notes/x", "new")
-    assert crash.files(outside) == {"x.md": OUTSIDE}
-
-
-def test_memory_swapped_for_a_link_after_it_was_found_is_refused(
-    root: Path, app: App, outside: Path
-) -> None:
-    file, read = root / "notes/x.md", Directory.read_with_facts
-
-    def swap(folder: Directory, name: str, limit: int) -> tuple[bytes, os.stat_result]:
-        if name == "x.md" and not file.is_symlink():
-            file.unlink()
-            file.symlink_to(outside / "x.md")
-        return read(folder, name, limit)
-
-    with mock.patch.object(Directory, "read_with_facts", swap), pytest.raises(Unsafe):
-        app.get("x")
     assert crash.files(outside) == {"x.md": OUTSIDE}
 
 

@@ -177,19 +177,6 @@ def test_read_finds_the_name_that_a_file_had_at_a_commit(project: Path, memory: 
     assert repository.read(repository.resolve("HEAD~1"), str(memory)) is None
 
 
-def test_a_damaged_repository_is_an_error_and_not_an_empty_history(
-    project: Path, memory: Path
-) -> None:
-    repository = opened(project)
-    shutil.rmtree(project / ".git" / "objects")
-    (project / ".git" / "objects").mkdir()
-    with pytest.raises(HistoryError):
-        repository.log(str(memory))
-    with pytest.raises(HistoryError):
-        repository.read("HEAD", str(memory))
-    assert "not committed" in repository.commit(save(memory, b"x"), "m").warning
-
-
 @pytest.mark.parametrize(
     "name", ["", "-", "--all", "--output=x", "-h", "a\0b", "a\nb", "\x1b[31m", "\x9b", "x" * 251,
              "nope", "HEAD~99", "a..b", "^HEAD", "HEAD:code.py", "HEAD^{tree}", "\ud800", "f" * 40,
@@ -219,23 +206,6 @@ def test_a_commit_holds_just_the_given_bytes_and_leaves_a_clean_status(
     assert run_git(project, "fsck", "--strict") == ""
 
 
-def test_many_files_and_a_deletion_are_one_commit(
-    project: Path, memory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(git, "MOST_PATHS", 20)
-    (project / "code.py").chmod(0o755)
-    run_git(project, "commit", "-qam", "executable")
-    changes: dict[str, bytes | None] = save(project / "code.py", b"")
-    for number in range(50):
-        changes |= save(project / ".retain" / "k" / f"m{number}.md", b"%d" % number)
-    memory.unlink()
-    committed(opened(project).commit({**changes, str(memory): None}, "many"))
-    assert run_git(project, "status", "--porcelain") == ""
-    lines = run_git(project, "show", "--name-status", "--format=").split("\n")
-    assert (len(lines), lines[0], lines[-1]) == (52, "D\t.retain/a.md", "M\tcode.py")
-    assert run_git(project, "ls-tree", "HEAD", "code.py").startswith("100755 ")
-
-
 def test_an_unchanged_tree_makes_no_commit(project: Path, memory: Path) -> None:
     repository = opened(project)
     head = run_git(project, "rev-parse", "HEAD")
@@ -263,11 +233,7 @@ def test_ignored_files_are_not_committed_unless_they_are_tracked(
 @pytest.mark.parametrize(
     "message, subject",
     [
-        ("--amend", "--amend"),
-        ("# not a comment", "# not a comment"),
         ("a\0b\x1b[31mc\x85", "ab[31mc"),
-        ("tab\there", "tab here"),
-        ("", "Update memories"),
         ("\n\n \n", "Update memories"),
         ("\U0001f600 \ud800", "\U0001f600 ?"),
         ("--output=x\r\n\r\nbody", "--output=x"),
@@ -511,51 +477,21 @@ def test_inherited_git_variables_change_nothing(
     assert len(run_git(project, "log", "--format=%H").split()) == 4
 
 
-@pytest.mark.parametrize(
-    "url", ["ext::{trap} %S", "ssh://host/x", "file://{origin}", "{origin}", "git://h/x"]
-)
-def test_a_partial_clone_never_fetches(
-    project: Path, home: Path, trap: str, canary: Path, url: str
-) -> None:
-    long = b"".join(b"line %d\n" % n for n in range(50))
-    committed(opened(project).commit(save(project / ".retain" / "n.md", long), "n"))
-    run_git(project, "mv", ".retain/n.md", ".retain/m.md")
-    (project / ".retain" / "m.md").write_bytes(long + b"more")
-    run_git(project, "commit", "-qam", "inexact rename")
-    run_git(project, "config", "uploadpack.allowFilter", "true")
+def test_a_partial_clone_never_fetches(project: Path, home: Path, trap: str, canary: Path) -> None:
     clone = home / "work" / "clone"
-    run_git(
-        home, "clone", "-q", "--no-checkout", "--filter=blob:none", f"file://{project}", str(clone)
-    )
-    for name, value in {
-        "remote.origin.url": url.format(trap=trap, origin=project),
-        "remote.origin.uploadpack": trap, "core.sshCommand": trap, "protocol.allow": "always",
-        "protocol.ext.allow": "always", "protocol.file.allow": "always",
-        "protocol.ssh.allow": "always", "core.gitProxy": trap, "protocol.git.allow": "always",
-    }.items():  # fmt: skip
-        run_git(clone, "config", name, value)
+    run_git(project, "config", "uploadpack.allowFilter", "true")
+    run_git(home, "clone", "-qn", "--filter=blob:none", f"file://{project}", str(clone))
+    for name in ("remote.origin.uploadpack", "core.sshCommand", "core.gitProxy"):
+        run_git(clone, "config", name, trap)
+    run_git(clone, "config", "remote.origin.url", f"ext::{trap} %S")
+    run_git(clone, "config", "protocol.ext.allow", "always")
     run_git(clone, "read-tree", "HEAD")
     repository = opened(clone)
     committed(repository.commit(save(clone / ".retain" / "x.md", b"x"), "m"))
     assert repository.read(repository.head(), str(clone / ".retain" / "x.md")) == b"x"
-    log = repository.log(str(clone / ".retain" / "m.md"))
-    assert [commit.subject for commit in log] == ["inexact rename"]
     with pytest.raises(HistoryError):
         repository.read("HEAD", str(clone / ".retain" / "a.md"))
     assert not canary.exists(), canary.read_text(encoding="utf-8")
-
-
-def test_a_bare_repository_hidden_in_the_bank_is_not_taken_for_the_project(
-    project: Path, trap: str, canary: Path
-) -> None:
-    run_git(project, "init", "-q", "--bare", ".retain")
-    run_git(project / ".retain", "config", "core.bare", "false")
-    run_git(project / ".retain", "config", "core.worktree", str(project))
-    run_git(project / ".retain", "config", "core.fsmonitor", trap)
-    assert opened(project / ".retain").root == os.path.realpath(project)
-    use_everything(project)
-    assert run_git(project, "log", "--format=%s").endswith("first")
-    assert not canary.exists()
 
 
 def test_a_branch_that_moves_meanwhile_is_reported_and_left_alone(

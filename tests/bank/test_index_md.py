@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +18,6 @@ from retain.bank.index_md import (
 )
 
 # How the tool that made these stores reads a line.
-ORIGINAL = re.compile(r"^-\s+\[([A-Z_]+)\]\s+(.+?)\s+->\s+(\S+)(?:\s+#tags:(.+))?$")
 
 SQLITE = Line("DECISION", "Use SQLite", "m/decisions/use-sqlite.json", ("db", "sql"))
 CACHE = Line("CONSTRAINT", "cache is small", "m/constraints/cache.json")
@@ -152,14 +149,6 @@ def test_refreshing_resolves_a_merge_conflict() -> None:
     assert render([API, CACHE], old) == render([API, CACHE])
 
 
-def test_a_doubled_entry_is_one_without_a_file() -> None:
-    text = f"{render([API, SQLITE])}{format_line(API)}\n"
-    assert differences(text, [API, SQLITE]) == ([], [API.path])
-    other = format_line(API._replace(title="API has no quota"))
-    assert differences(f"{render([API])}{other}\n", [API]) == ([], [API.path])
-    assert differences(f"{text}{format_line(API)}\n", [SQLITE]) == ([], [API.path])
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -192,22 +181,3 @@ def test_no_title_or_tag_forges_a_line_or_a_path(
     assert {line.display for line in found} <= {"DECISION"}
     assert differences(text, lines) == ([], [])
     assert render(lines, text) == text
-
-
-@given(TITLES, TAGS)
-def test_original_reads_the_same_file_from_a_line(title: str, tags: tuple[str, ...]) -> None:
-    line = Line("DECISION", title, ".claude/memory/decisions/use-sqlite.json", tags)
-    text = format_line(line)
-    match = ORIGINAL.match(text)
-    assert match
-    assert match[3] == line.path
-    ours = parse_line(text)
-    assert ours
-    assert (ours.title, ours.path) == (match[2], match[3])
-
-
-@given(st.text(max_size=200))
-def test_any_text_can_be_read_and_refreshed_for_good(text: str) -> None:
-    new = render([SQLITE], text)
-    assert [line.path for line in parse(new)] == [SQLITE.path]
-    assert render([SQLITE], new) == new

@@ -14,7 +14,7 @@ from retain.bank.markdown import MemoryInput, admit, append_text, parse_text
 from retain.errors import Unreadable, UsageError
 from retain.memory import Memory
 from retain.text.frontmatter import same
-from tests.text.test_frontmatter import METADATA, TITLES, VALUES, heads, times
+from tests.text.test_frontmatter import METADATA, heads, times
 
 BODIES = st.one_of(
     st.text(max_size=40),
@@ -84,24 +84,6 @@ def test_a_new_body_is_the_body_and_the_head_stays(text: str, body: str) -> None
     if before.meta:
         head = data[: data.rindex(before.body.encode())].rstrip()
         assert markdown.edit(data, {}, body).startswith(head)
-
-
-@given(TITLES, VALUES, BODIES, st.booleans(), st.booleans())
-def test_a_changed_key_leaves_mark_body_and_other_lines(
-    title: str, value: object, body: str, mark: bool, crlf: bool
-) -> None:
-    above, below = "\ufeff" * mark + "---  \n# c\nx:   1 # y\n", "z: |\n  one\n\n---\n\n"
-    if crlf:
-        above, title, below = (part.replace("\n", "\r\n") for part in (above, title, below))
-    newline = "\r\n" if crlf else "\n"
-    data = f"{above}{title}{newline}{below}{body}".encode()
-    new = markdown.edit(data, {"title": value})
-    assert new.startswith(above.encode())
-    assert new.endswith((below + body).encode())
-    assert same(markdown.parse(new).meta.get("title"), value)
-    if crlf:
-        between = new[len(above.encode()) : -len((below + body).encode())]
-        assert between.count(b"\n") == between.count(b"\r\n")
 
 
 @given(st.binary(max_size=60))
@@ -219,12 +201,6 @@ def test_appended_text_stands_two_lines_below(body: str, addition: str) -> None:
     if body.strip():
         between = result[len(body.rstrip()) :]
         assert between.startswith(("\n\n", "\r\n\r\n"))
-
-
-def test_append_keeps_the_files_line_endings() -> None:
-    for before, after in (("a\r\n", "a\r\n\r\nb\r\n"), ("a", "a\n\nb"), ("", "b")):
-        memory = Memory("m", "", "m.md", {}, before, before.encode())
-        assert append_text(memory, "b") == after.encode()
 
 
 def test_updated_at_moves_only_when_something_else_does(home: Path) -> None:

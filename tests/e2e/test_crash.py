@@ -339,15 +339,6 @@ def test_file_is_synced_before_it_is_placed_and_its_directory_after(
         assert _synced_at(events, shelf)[0] < placed
 
 
-def test_delete_syncs_the_trash_and_the_directory_the_file_left(scratch: Path) -> None:
-    root = _bank(scratch / "bank")
-    events = crash.traced(lambda: crash.open_bank(root).delete("one"))
-    trashed = next((root / ".trash").rglob("one_*.md"))
-    placed = _placed(events, trashed.name)
-    assert placed < _synced_at(events, trashed.parent)[-1]
-    assert placed < _synced_at(events, root / "memories")[-1]
-
-
 def test_a_new_bank_and_collection_are_synced_into_their_parents(scratch: Path) -> None:
     root = scratch / "home" / "above" / "bank"
     events = crash.traced(lambda: crash.new_bank(root).put("first", id="a", collection="c"))

@@ -209,22 +209,6 @@ def without(values: dict[str, object], key: str) -> dict[str, object]:
     return {name: value for name, value in values.items() if name != key}
 
 
-@times(1)
-@given(heads(odd=3), st.sampled_from(["a", "title", "new", "yes"]), VALUES)
-def test_a_change_of_any_head_is_right_or_refused(head: str, key: str, value: object) -> None:
-    old = readable(head)
-    assume(old is not None)
-    assert old is not None
-    try:
-        new = change(head, {key: value})
-    except Unreadable:
-        return
-    wanted = without(old, key) if value is None else {**old, key: value}
-    assert same(load(new), wanted)
-    if same(old.get(key), value) and (key in old) == (key in wanted):
-        assert new == head
-
-
 @pytest.mark.parametrize(
     "head,changes,changed",
     [
