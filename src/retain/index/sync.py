@@ -58,8 +58,7 @@ class Sync:
     def __init__(self, index: Index, progress: Progress | None = None) -> None:
         self._index, self._progress = index, progress
         self._bank, self._database = index.bank, index.database
-        self._written: Mapping[File, bytes | None] = {}
-        self._is_just_written = False  # linked files are as they are now, not as they were
+        self._written: Mapping[File, bytes | None] = {}  # just now
         self._problems: list[Problem] = []
 
     @cached_property
@@ -72,7 +71,7 @@ class Sync:
 
         They are not read again: who may have written since is seen at the next look.
         """
-        self._is_just_written, self._written = True, files
+        self._written = files
         self._apply(list(files))
 
     def reconcile(self, *, force: bool = False) -> Changes:
@@ -216,7 +215,7 @@ class Sync:
         """What a linked file said when the memory was written."""
         if link.kind != "ghost" or self._project is None:
             return ""
-        if self._is_just_written:
+        if self._written:
             return self._project.fingerprint(link.target)
         return self._project.fingerprint_at(link.target, written)
 

@@ -17,8 +17,10 @@ import json
 import math
 import os
 import re
+import string
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -77,7 +79,7 @@ class WordPiece:
         self._unknown, self._first, self._last = (
             self._vocabulary[mark] for mark in ("[UNK]", "[CLS]", "[SEP]")
         )
-        self._known: dict[str, tuple[int, ...]] = {}
+        self._pieces = lru_cache(_CACHED)(self._cut)
 
     def __len__(self) -> int:
         return max(self._vocabulary.values()) + 1
@@ -102,14 +104,6 @@ class WordPiece:
             text = "".join(c for c in letters if unicodedata.category(c) != "Mn").lower()
         # Every punctuation mark is a word by itself.
         return "".join(f" {c} " if _is_punctuation(c) else c for c in text).split()
-
-    def _pieces(self, word: str) -> tuple[int, ...]:
-        pieces = self._known.get(word)
-        if pieces is None:
-            if len(self._known) > _CACHED:
-                self._known.clear()
-            pieces = self._known[word] = self._cut(word)
-        return pieces
 
     def _cut(self, word: str) -> tuple[int, ...]:
         """The longest pieces from the left; a word that does not come out even is unknown."""
@@ -138,9 +132,7 @@ def _clean(text: str) -> str:
 
 
 def _is_punctuation(char: str) -> bool:
-    if char.isascii():
-        return bool(_PLAIN.fullmatch(char)) and not char.isalnum()
-    return unicodedata.category(char)[0] == "P"
+    return char in string.punctuation or unicodedata.category(char)[0] == "P"
 
 
 # The matrix of a dense layer and what is added, or the scale and shift of a normalisation.
