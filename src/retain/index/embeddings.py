@@ -20,7 +20,7 @@ from retain.locate import make_private_directory, state_home
 
 if TYPE_CHECKING:
     from retain.index.database import Database
-    from retain.index.embed import FloatArray
+    from retain.index.embed import Embedder
 
 _BATCH: Final = 32  # chunks between two commits: what a kill can cost
 _MANY: Final = 1000  # the same where vectors are only looked up
@@ -110,38 +110,40 @@ def model(connection: sqlite3.Connection) -> str:
     return str(fact(connection, "model") or "")
 
 
-def adopt(database: Database, name: str, *, is_first: bool = False) -> bool:
+def adopt(database: Database, name: str) -> None:
     """Make a model the one whose vectors the index holds; another's are thrown away.
 
-    All in one transaction, so that vectors of two models never stand side by side. `is_first`
-    leaves an index alone that has a model. Whether the model is the one.
+    All in one transaction, so that vectors of two models never stand side by side.
     """
-    with database.reading() as connection:
-        current = model(connection)
-    if current == name or (is_first and current):
-        return current == name
     with database.writing() as connection:
         if model(connection) != name:
             set_fact(connection, "model", name)
             connection.execute("DELETE FROM vectors")
             connection.execute("INSERT OR IGNORE INTO pending SELECT number FROM chunks")
             connection.execute("UPDATE totals SET version = version + 1")
-    return True
 
 
 def make_vectors(
     database: Database,
     cache: VectorCache,
-    name: str,
-    embed: Callable[[list[str]], FloatArray] | None = None,
+    embedder: Embedder,
     *,
+    only_known: bool = False,
     progress: Callable[[int, int], None] | None = None,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Find the missing vectors of a model in the cache, or make them; how many were missing.
+    """Find the missing vectors in the cache, or make them; how many were missing.
 
-    Batch by batch, and outside any transaction. Without `embed` none is made.
+    Batch by batch, and outside any transaction. With `only_known` none is made, and vectors of
+    another model stay.
     """
+    name, size = embedder.name, _MANY if only_known else _BATCH
+    with database.reading() as connection:
+        current = model(connection)
+    if current and current != name and only_known:
+        return 0
+    if current != name:
+        adopt(database, name)
     query = (
         "SELECT number, memory, digest, lead, text, skip FROM pending "
         "JOIN chunks ON number = chunk WHERE chunk > ? ORDER BY chunk LIMIT ?"
@@ -151,16 +153,16 @@ def make_vectors(
         with database.reading() as connection:
             if progress and not total:
                 (total,) = connection.execute("SELECT count(*) FROM pending").fetchone()
-            chunks = connection.execute(query, (last, _BATCH if embed else _MANY)).fetchall()
+            chunks = connection.execute(query, (last, size)).fetchall()
         if not chunks:
             break
         texts = {digest: vector_text(lead, text[skip:]) for *_, digest, lead, text, skip in chunks}
         vectors = cache.find(name, texts.keys())
         missing = [digest for digest in texts if digest not in vectors]
-        if missing and embed:
+        if missing and not only_known:
             from retain.index.vectors import packed  # numpy, which takes 80 ms to load
 
-            made = embed([texts[digest] for digest in missing])
+            made = embedder.embed([texts[digest] for digest in missing])
             vectors |= zip(missing, map(packed, made), strict=True)
             cache.add(name, {digest: vectors[digest] for digest in missing})
         if not _store(database, name, [chunk[:3] for chunk in chunks], vectors):

@@ -64,6 +64,7 @@ class Index:
     ) -> None:
         self.bank = bank
         self.database = Database(state_directory(bank.root, env), os.path.realpath(bank.root))
+        self.counts = Counts()
         self._env = env
         self.project_root = project
         self._model = model
@@ -97,11 +98,6 @@ class Index:
         from retain.index.embeddings import VectorCache
 
         return VectorCache(self._env)
-
-    @cached_property
-    def counts(self) -> Counts:
-        """How many memories have each term, as far as somebody has asked."""
-        return Counts()
 
     @cached_property
     def embedder(self) -> Embedder | None:
@@ -213,7 +209,9 @@ class Index:
         self.held = changes.held
         if changes.any:
             self.has_news = True
-            self._take_known_vectors()
+            with contextlib.suppress(EmbedderError):  # the next search says so
+                # Texts may have had vectors before, in this bank or another.
+                self.make_vectors(only_known=True)
         return changes
 
     def update(self, changes: Mapping[str, bytes | None], progress: Progress | None = None) -> None:
@@ -227,16 +225,6 @@ class Index:
         self._mend(lambda: Sync(self, progress).update(files), is_sync=True)
         self.has_news = True
 
-    def _take_known_vectors(self) -> None:
-        """Give new chunks the vectors that their texts had before, in this bank or another."""
-        from retain.index import embeddings
-
-        with contextlib.suppress(EmbedderError):  # the next search says so
-            if self.embedder is not None and os.path.exists(self.cache.path):
-                name = self.embedder.name
-                if embeddings.adopt(self.database, name, is_first=True):
-                    embeddings.make_vectors(self.database, self.cache, name)
-
     def missing_vectors(self, model: str) -> tuple[int, str]:
         """How many chunks have no vector of a model, and whose they have instead."""
         return self.look(partial(_missing_vectors, model=model))
@@ -244,28 +232,20 @@ class Index:
     def make_vectors(
         self,
         *,
+        only_known: bool = False,
         progress: Progress | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> int:
-        """Make the vectors that are missing; how many were."""
+        """Make the vectors that are missing, or only find them again; how many were missing."""
         from retain.index import embeddings
 
         embedder = self.embedder
-        if embedder is None:
+        if embedder is None or (only_known and not os.path.exists(self.cache.path)):
             return 0
-
-        def make() -> int:
-            embeddings.adopt(self.database, embedder.name)
-            return embeddings.make_vectors(
-                self.database,
-                self.cache,
-                embedder.name,
-                embedder.embed,
-                progress=progress,
-                is_stopped=is_stopped,
-            )
-
-        return self._mend(make)
+        work = partial(embeddings.make_vectors, self.database, self.cache, embedder)
+        return self._mend(
+            partial(work, only_known=only_known, progress=progress, is_stopped=is_stopped)
+        )
 
     def _is_quiet(self, folders: dict[str, tuple[int, int]]) -> bool:
         """Whether nobody has changed a file since the last look, as far as the system tells.
