@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from retain.errors import RecordError
 from retain.records.lifecycle import STATE_FIELDS
 from retain.records.merge import merge, new_slug, note_edit, warnings
-from retain.records.normalize import CHANGES_CAP, TAG_CAP, normalize
+from retain.records.normalize import CHANGES_CAP, TAG_CAP
 from retain.records.schema import ID
 
 Record = dict[str, Any]
-NOW = "2026-05-08T12:00:00Z"
+NOW, THEN = "2026-05-08T12:00:00Z", "2026-01-01T00:00:00Z"
 PROJECT = os.path.dirname(__file__)
-THEN = "2026-01-01T00:00:00Z"
 OLD: Record = {
     "schema_version": "1.0",
     "category": "decision",
@@ -32,13 +31,7 @@ OLD: Record = {
     "tags": ["auth", "jwt"],
     "related_files": ["filing.py", "gone.py"],
     "confidence": 0.5,
-    "content": {
-        "status": "accepted",
-        "context": "c",
-        "decision": "d",
-        "rationale": ["one", "two", "three"],
-        "examples": {"prefer": ["p", "q"]},
-    },
+    "content": {"status": "accepted", "context": "c", "rationale": ["one", "two", "three"]},
     "changes": [{"date": THEN, "summary": "first"}, {"date": THEN, "summary": "second"}],
     "times_updated": 3,
 }
@@ -52,20 +45,16 @@ def entry(summary: str) -> Record:
 FIFTY = [entry(f"change {number}") for number in range(CHANGES_CAP)]
 
 
-def update(old: Record, **stated: Any) -> tuple[Record, list[str]]:
+def update(old: Record, **stated: Any) -> Record:
     """Update a record with the whole of it and some fields stated otherwise."""
-    new = {**old, **stated}
-    before = copy.deepcopy((old, new))
-    record = merge(old, new, now=NOW, project=PROJECT)
-    assert (old, new) == before
-    return record, list(warnings(old, new))
+    return merge(old, {**old, **stated}, now=NOW, project=PROJECT)
 
 
 def content(**stated: Any) -> Record:
-    return {**OLD["content"], **stated}
+    return {"content": {**OLD["content"], **stated}}
 
 
-GREW = "changes[] must grow; do not remove entries"
+REMOVED = "Tags can only be added, not removed (current count 2 < cap 12)"
 # A record, what an update states, the field and the rule, what else is told, what to do.
 REFUSED: list[tuple[Record, Record, str, str, dict[str, str], str]] = [
     *(
@@ -79,9 +68,9 @@ REFUSED: list[tuple[Record, Record, str, str, dict[str, str], str]] = [
         )
     ),
     (OLD, {"tags": ["jwt", "new"]}, "tags", "grow-only (below cap of 12)",
-     {"removed": '["auth"]'}, "Tags can only be added, not removed (current count 2 < cap 12)"),
+     {"removed": '["auth"]'}, REMOVED),
     (OLD, {"tags": None}, "tags", "grow-only (below cap of 12)", {"removed": '["auth", "jwt"]'},
-     "Tags can only be added, not removed (current count 2 < cap 12)"),
+     REMOVED),
     (FULL, {"tags": FULL["tags"][1:]}, "tags", "no net shrink without addition",
      {"removed": '["t00"]'}, "Can only evict tags when adding new ones at cap (12)"),
     (OLD, {"related_files": ["gone.py"]}, "related_files",
@@ -89,21 +78,18 @@ REFUSED: list[tuple[Record, Record, str, str, dict[str, str], str]] = [
      "Only non-existent (dangling) file references can be removed"),
     *(
         (old, {"title": "T", "changes": stated}, "changes", "append-only",
-         {"old_count": str(len(old["changes"])), "new_count": count}, GREW)
+         {"old_count": str(len(old["changes"])), "new_count": count},
+         "changes[] must grow; do not remove entries")
         for old, stated, count in (
             (OLD, OLD["changes"][:1], "1"),
-            (OLD, [], "0"),
             (OLD, [entry("other")], "1"),
             (OLD, "none", "0"),
             ({**OLD, "changes": FIFTY}, FIFTY[20:40], "20"),
         )
     ),
-    *(
-        (OLD, stated, "changes", "append-only (new entry required)",
-         {"old_count": "2", "total_count": "2"},
-         "At least one new change entry is required per UPDATE")
-        for stated in ({}, {"tags": ["jwt", "auth"]})  # tags have no order
-    ),
+    (OLD, {"tags": ["jwt", "auth"]}, "changes", "append-only (new entry required)",
+     {"old_count": "2", "total_count": "2"},
+     "At least one new change entry is required per UPDATE"),  # tags have no order
 ]  # fmt: skip
 
 
@@ -118,187 +104,127 @@ def test_each_broken_rule_is_named(
     assert error.facts == ({"field": field, "rule": rule, **facts},)
 
 
-CHANGED = [
-    ({"title": "T"}, "title", "Use JWT", "T"),
-    ({"tags": ["auth", "jwt", "x"]}, "tags", ["auth", "jwt"], ["auth", "jwt", "x"]),
-    ({"related_files": ["filing.py"]}, "related_files", ["filing.py", "gone.py"], ["filing.py"]),
-    ({"confidence": 0.9}, "confidence", 0.5, 0.9),
-    ({"confidence": None}, "confidence", 0.5, None),
-    ({"content": content(status="deprecated")}, "content.status", "accepted", "deprecated"),
-    ({"content": content(consequences=["x"])}, "content.consequences", None, ["x"]),
-    ({"content": content(context="x" * 201)}, "content.context", "c", "x" * 199 + "…"),
-    (
-        {"content": content(rationale=["one", "two", "three", "x" * 200])},
-        "content.rationale",
-        ["one", "two", "three"],
-        '["one", "two", "three", "' + "x" * 174 + "…",
-    ),
-]
-
-
-@pytest.mark.parametrize("stated, field, before, after", CHANGED)
+@pytest.mark.parametrize(
+    "stated, field, before, after",
+    [
+        ({"title": "T"}, "title", "Use JWT", "T"),
+        ({"tags": ["auth", "jwt", "x"]}, "tags", ["auth", "jwt"], ["auth", "jwt", "x"]),
+        ({"related_files": ["filing.py"]}, "related_files", ["filing.py", "gone.py"],
+         ["filing.py"]),
+        ({"confidence": None}, "confidence", 0.5, None),
+        (content(status="deprecated"), "content.status", "accepted", "deprecated"),
+        (content(consequences=["x"]), "content.consequences", None, ["x"]),
+        (content(context="x" * 201), "content.context", "c", "x" * 199 + "…"),
+        (content(rationale=["x" * 250]), "content.rationale", ["one", "two", "three"],
+         '["' + "x" * 197 + "…"),
+    ],
+)  # fmt: skip
 def test_every_changed_field_leaves_an_entry_by_itself(
     stated: Record, field: str, before: object, after: object
 ) -> None:
-    record, said = update(OLD, **stated)
-    assert record["changes"] == [
-        *OLD["changes"],
-        {
-            "date": NOW,
-            "summary": f"{field} changed",
-            "field": field,
-            "old_value": before,
-            "new_value": after,
-        },
-    ]
-    assert {**record, **dict.fromkeys(("changes", "times_updated", "updated_at"))} == {
-        **OLD,
-        **stated,
-        **dict.fromkeys(("changes", "times_updated", "updated_at")),
-    }
-    assert (record["times_updated"], record["updated_at"]) == (4, NOW)
-    assert said == []
+    made = {"summary": f"{field} changed", "field": field, "old_value": before, "new_value": after}
+    entries = [*OLD["changes"], {"date": NOW, **made}]
+    own = {"changes": entries, "times_updated": 4, "updated_at": NOW}
+    assert update(OLD, **stated) == {**OLD, **stated, **own}
 
 
 def test_the_writers_own_entry_explains_all_but_scalar_content() -> None:
     changes = [*OLD["changes"], entry("why")]
-    record, _ = update(
-        OLD, title="T", content=content(status="deprecated", rationale=["x"] * 3), changes=changes
-    )
+    record = update(OLD, title="T", changes=changes, **content(status="deprecated", rationale=[]))
     summaries = [one["summary"] for one in record["changes"]]
     assert summaries == ["first", "second", "why", "content.status changed"]
     # The stored ones may be spelt out; as many others are new ones.
     spelt_out = [{**one, "field": None, "old_value": None} for one in OLD["changes"]]
     for stated in ([*spelt_out, entry("new")], [entry("new"), entry("newer")]):
-        record, _ = update(OLD, changes=stated)
+        record = update(OLD, changes=stated)
         assert record["changes"] == [*OLD["changes"], *(it for it in stated if it["date"] == NOW)]
 
 
 @pytest.mark.parametrize(
-    "stated, kept, count",
+    "stated, count",
     [
-        (None, FIFTY[1:], 1),
-        (FIFTY, FIFTY[1:], 1),
-        ([entry("new")], FIFTY[1:], 1),
-        ([*FIFTY, entry("new")], FIFTY[1:], 1),
-        ([*FIFTY[1:], entry("new")], FIFTY[1:], 1),
-        ([*FIFTY[2:], entry("new"), entry("newer")], FIFTY[2:], 2),
+        (None, 1), (FIFTY, 1), ([entry("new")], 1), ([*FIFTY, entry("new")], 1),
+        ([*FIFTY[2:], entry("new"), entry("newer")], 2),
     ],
-)
+)  # fmt: skip
 def test_a_full_history_takes_updates_and_loses_its_oldest(
-    stated: list[Record] | None, kept: list[Record], count: int
+    stated: list[Record] | None, count: int
 ) -> None:
-    record, _ = update({**OLD, "changes": FIFTY}, title="T", changes=stated)
-    assert record["changes"][:-count] == kept
+    record = update({**OLD, "changes": FIFTY}, title="T", changes=stated)
+    assert record["changes"][:-count] == FIFTY[count:]
     assert len(record["changes"]) == CHANGES_CAP
 
 
-def test_what_an_input_leaves_out_of_itself_stays() -> None:
+def test_what_an_update_cannot_state_stays_with_a_warning_for_the_id() -> None:
     old = {**OLD, "record_status": "retired", "retired_at": THEN, "retired_reason": "r"}
     new = {name: OLD[name] for name in ("tags", "related_files", "content")}
-    record = merge(old, {**new, "title": "T"}, now=NOW, project=PROJECT)
+    new |= {"title": "T", "id": "other", "archived_at": NOW}
+    record = merge(old, new, now=NOW, project=PROJECT)
     kept = ("created_at", "schema_version", "category", "id", "record_status", *STATE_FIELDS)
     assert {name: record.get(name) for name in kept} == {name: old.get(name) for name in kept}
-    assert list(warnings(old, {**new, "title": "T"})) == []
+    new |= content(rationale=["two"])
+    assert list(warnings(old, new)) == [
+        "id: kept 'use-jwt'; an update does not change it",
+        'content.rationale: list shrank from 3 to 1 items; removed: "one", "three"',
+    ]
+    for stored, count in ((None, 1), ("many", 1), (-4, 1), (3, 4)):
+        assert update({**OLD, "times_updated": stored}, title="T")["times_updated"] == count
 
 
-def test_another_id_and_another_state_are_overruled() -> None:
-    record, said = update(OLD, title="T", id="other", retired_at=NOW)
-    assert record["id"] == "use-jwt"
-    assert "retired_at" not in record
-    assert said == ["id: kept 'use-jwt'; an update does not change it"]
-
-
-def test_tags_written_by_hand_never_bar_an_update() -> None:
-    old = {**OLD, "tags": ["JWT", "Auth", 3, *(f"T{number:02}" for number in range(14))]}
-    new, _ = normalize(
-        {**old, "tags": [tag for tag in old["tags"] if tag != 3]}, is_new=False, now=NOW
-    )
-    record = merge(old, {**new, "title": "T"}, now=NOW, project="/nowhere")
-    assert len(record["tags"]) == TAG_CAP
-
-
-def test_a_list_that_shrinks_is_allowed_with_a_warning() -> None:
-    record, said = update(OLD, content=content(rationale=["two"]))
-    assert record["content"]["rationale"] == ["two"]
-    assert said == ['content.rationale: list shrank from 3 to 1 items; removed: "one", "three"']
-
-
-@pytest.mark.parametrize(
-    "stored, count",
-    [(0, 1), (3, 4), (None, 1), ("many", 1), (-4, 1)],
-)
-def test_updates_are_counted_whatever_was_stored(stored: object, count: int) -> None:
-    record, _ = update({**OLD, "times_updated": stored}, title="T")
-    assert record["times_updated"] == count
-
-
-def test_a_hand_edit_gets_its_entries() -> None:
+def test_a_hand_edit_gets_its_entries_unless_it_has_its_own() -> None:
     edited = {**OLD, "title": "T", "record_status": "archived", "tags": ["jwt"]}
-    record = note_edit(OLD, edited, NOW, is_text_changed=False)
+    record = note_edit(OLD, edited, NOW, is_text_changed=True)
     assert [one["summary"] for one in record["changes"][2:]] == [
         "title changed",
         "record_status changed",
         "tags changed",
     ]
-    assert (record["times_updated"], record["updated_at"]) == (4, NOW)
-
-
-def test_a_hand_edit_with_its_own_entry_needs_no_other() -> None:
+    assert (record["times_updated"], record["archived_at"]) == (4, NOW)
     edited = {**OLD, "title": "T", "changes": [*OLD["changes"], entry("why")]}
     assert note_edit(OLD, edited, NOW, is_text_changed=False) == edited
+    # An older text has fewer entries, and takes none of those there are with it.
+    older = note_edit(OLD, {**OLD, "title": "T", "changes": []}, NOW, is_text_changed=False)
+    assert [one["summary"] for one in older["changes"]] == ["first", "second", "title changed"]
+    text = note_edit(OLD, OLD, NOW, is_text_changed=True)
+    assert text["changes"][-1]["summary"] == "text changed"
 
 
 @pytest.mark.parametrize(
     "old, new, slug",
     [
-        ("Use JWT", "Use OAuth", "use-oauth"),
-        ("a b c", "a b d", ""),
-        ("Use JWT", "jwt USE", ""),
-        ("Other", "Use JWT", ""),
-        ("", "Use OAuth", ""),
-        ("Use JWT", "", ""),
+        ("Use JWT", "Use OAuth", "use-oauth"), ("a b c", "a b d", ""), ("Use JWT", "jwt USE", ""),
+        ("Other", "Use JWT", ""), ("", "Use OAuth", ""), ("Use JWT", "", ""),
         ("Use JWT", "인증 결정", ""),
     ],
-)
+)  # fmt: skip
 def test_an_id_follows_a_title_that_has_become_another(old: str, new: str, slug: str) -> None:
     assert new_slug(old, new, "use-jwt") == slug
 
 
+@given(st.text(), st.text(), st.text())
+def test_a_new_id_is_always_usable(old: str, new: str, name: str) -> None:
+    slug = new_slug(old, new, name)
+    assert slug == "" or (slug != name and re.fullmatch(ID, slug))
+
+
 TAGS = st.lists(
-    st.sampled_from([f"t{number:02}" for number in range(16)]),
-    min_size=1,
-    max_size=TAG_CAP,
-    unique=True,
+    st.sampled_from([f"t{number:02}" for number in range(16)]), min_size=1, max_size=12, unique=True
 )
-FILES = st.none() | st.lists(
-    st.sampled_from(["filing.py", "test_merge.py", "test_match.py", "gone.py"]), max_size=4
-)
+FILES = st.none() | st.lists(st.sampled_from(["filing.py", "test_merge.py", "gone.py"]), max_size=4)
 VALUES = st.none() | st.integers(0, 2) | st.sampled_from("xyz") | st.lists(st.integers(0, 2))
-NOTES = st.builds(entry, st.sampled_from("abcdefgh"))
+CONTENTS = st.dictionaries(st.sampled_from("klm"), VALUES)
+NOTES = st.lists(st.builds(entry, st.sampled_from("abcdefgh")), max_size=3)
 STORED = st.integers(0, CHANGES_CAP + 5).map(lambda count: [entry(str(n)) for n in range(count)])
 
 
 @st.composite
 def updates(draw: st.DrawFn) -> tuple[Record, Record]:
     """A stored record and an input that is often, but not always, a fair update of it."""
-    old: Record = {
-        "schema_version": "1.0",
-        "category": "decision",
-        "id": "x",
-        "title": draw(st.sampled_from("abc")),
-        "created_at": THEN,
-        "updated_at": THEN,
-        "tags": draw(TAGS),
-        "related_files": draw(FILES),
-        "content": draw(st.dictionaries(st.sampled_from("klm"), VALUES)),
-        "changes": draw(st.none() | STORED),
-        "times_updated": draw(st.none() | st.integers(0, 9)),
-    }
-    new = {**copy.deepcopy(old), "title": draw(st.sampled_from("abcdef"))}
-    stored = old["changes"] or []
-    more = st.lists(NOTES, max_size=3)
+    fields = {"tags": TAGS, "related_files": FILES, "content": CONTENTS, "changes": STORED}
+    old = {**OLD, **{name: draw(values) for name, values in fields.items()}}
+    stored = old["changes"]
     stated: dict[str, st.SearchStrategy[Any]] = {
+        "title": st.sampled_from(["Use JWT", "T"]),
         "created_at": st.sampled_from([THEN, NOW, None]),
         "category": st.sampled_from(["decision", "runbook"]),
         "id": st.sampled_from("xy"),
@@ -306,13 +232,14 @@ def updates(draw: st.DrawFn) -> tuple[Record, Record]:
         "retired_at": st.just(NOW),
         "tags": TAGS | TAGS.map(lambda new: sorted({*old["tags"], *new})[:TAG_CAP]),
         "related_files": FILES,
-        "content": st.dictionaries(st.sampled_from("klm"), VALUES),
+        "content": CONTENTS,
         "changes": st.none()
-        | more
-        | more.map(lambda new: [*stored, *new])
-        | more.map(lambda new: [*stored, *new][-CHANGES_CAP:])
+        | NOTES
+        | NOTES.map(lambda new: [*stored, *new])
+        | NOTES.map(lambda new: [*stored, *new][-CHANGES_CAP:])
         | st.integers(0, 50).map(lambda start: stored[start:]),
     }
+    new = copy.deepcopy(old)
     for name in draw(st.sets(st.sampled_from(sorted(stated)), min_size=1, max_size=3)):
         new[name] = draw(stated[name])
     return old, new
@@ -325,10 +252,6 @@ def accepted(old: Record, new: Record) -> Record | None:
         return None
 
 
-def as_tail(shorter: list[object], whole: list[object]) -> bool:
-    return not shorter or whole[-len(shorter) :] == shorter
-
-
 @given(updates())
 def test_no_update_loses_what_is_protected(pair: tuple[Record, Record]) -> None:
     old, new = pair
@@ -337,40 +260,20 @@ def test_no_update_loses_what_is_protected(pair: tuple[Record, Record]) -> None:
     assert pair == before
     if record is None:
         return
-
-    for name in ("created_at", "schema_version", "category", "id"):
+    assert accepted(record, record) is None  # what was made is not made again
+    for name in ("created_at", "schema_version", "category", "id", "record_status"):
         assert record[name] == old[name]
-    assert record["record_status"] == "active"
     assert not set(STATE_FIELDS) & set(record)
-    assert record["times_updated"] > (old["times_updated"] or 0)
-    assert record["updated_at"] == NOW
-
     had, has = set(old["tags"]), set(record["tags"])
-    assert len(has) <= TAG_CAP
     if len(had) < TAG_CAP:
         assert had <= has
     elif had - has:
         assert has - had or len(has) == TAG_CAP
     lost = set(old["related_files"] or ()) - set(record["related_files"] or ())
     assert lost <= {"gone.py"}
-
-    stored, changes = old["changes"] or [], record["changes"]
-    assert len(changes) <= CHANGES_CAP
+    stored, changes = old["changes"], record["changes"]
     surviving = [one for one in changes if one in stored]
     assert changes[: len(surviving)] == surviving
-    assert as_tail(surviving, stored)
-    assert len(changes) > len(surviving)
-    if len(changes) < CHANGES_CAP:
-        assert surviving == stored
-
-
-@given(updates())
-def test_an_update_that_was_made_is_not_made_again(pair: tuple[Record, Record]) -> None:
-    record = accepted(*pair)
-    assert record is None or accepted(record, record) is None
-
-
-@given(st.text(), st.text(), st.text())
-def test_a_new_id_is_always_usable(old: str, new: str, name: str) -> None:
-    slug = new_slug(old, new, name)
-    assert slug == "" or (slug != name and re.fullmatch(ID, slug))
+    assert not surviving or stored[-len(surviving) :] == surviving
+    assert len(surviving) < len(changes) <= CHANGES_CAP
+    assert surviving == stored or len(changes) == CHANGES_CAP

@@ -162,13 +162,10 @@ def add_changes(record: Record, entries: Iterable[object]) -> Record:
     What a record replaces, and what replaced it, may be said nowhere else: that stays.
     """
     kept = [*changes_of(record), *entries]
+    is_plain = [not isinstance(it, dict) or it.get("field") not in RELATIONS for it in kept]
     for _ in range(len(kept) - CHANGES_CAP):
-        plain = (
-            at
-            for at, entry in enumerate(kept)
-            if not isinstance(entry, dict) or entry.get("field") not in RELATIONS
-        )
-        kept.pop(next(plain, 0))
+        oldest = is_plain.index(True) if True in is_plain else 0
+        del kept[oldest], is_plain[oldest]
     return record | {"changes": kept}
 
 
