@@ -282,10 +282,8 @@ def measured(found: dict[str, Case], rounds: int) -> dict[str, Times]:
 
 def forget(project: str, home: str) -> None:
     """Make every run the first one of its session."""
-    memos = os.path.join(
-        home, ".local", "state", "retain", "banks", "*", "hooks", f"{SESSION}.json"
-    )
-    for path in (*glob.glob(memos), os.path.join(project, ".claude", ".stop_hook_active")):
+    states = os.path.join(home, ".local", "state", "retain", "banks", "*", "hooks", "*.json")
+    for path in (*glob.glob(states), os.path.join(project, ".claude", ".stop_hook_active")):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.daemon.client import ask
+from retain.errors import RetainError
 from retain.hooks import Answer, Call
+from retain.hooks.session_state import SessionState
+from retain.memory import ENOUGH, FAR_BEHIND, MAX_CAUTIONS
 
-# What comes next is loaded where it is needed: most prompts bring nothing, and a warm process
-# thinks while its answer's modules load.
+# Search is loaded where no warm process answers, and the context where there is something to show.
 if TYPE_CHECKING:
-    from retain.hooks.session_state import SessionState
     from retain.locate import BankLocation
     from retain.memory import Answer as Found
     from retain.search.request import SearchRequest
@@ -43,7 +44,12 @@ def answer(call: Call) -> Answer:
     for key in ("retrieval.max_inject", "retrieval.budget"):
         if not call.config.number(key):
             return Answer(reason=f"{key} is 0 ({call.config.value(key).origin}).")
-    found, state = _ask(call, prompt)
+    place = call.banks[0][0]
+    request = {"op": "search", "query": prompt, "limit": _MAX_HITS, "scope": place.scope}
+    found = ask(place.root, request, max(0.0, call.left - _KEPT_BACK))
+    if found is None or "hits" not in found:
+        found = _search(call, prompt)
+    state = SessionState(place, call.text("session_id"), call.env)
     hits, reason = choose(found, state, call.config.number("retrieval.max_inject"))
     return _show(call, hits, state, reason) if hits else Answer(reason=reason)
 
@@ -52,8 +58,6 @@ def choose(
     found: Mapping[str, Any], state: SessionState, most: int
 ) -> tuple[list[dict[str, Any]], str]:
     """Decide which hits of a search a prompt is given, and say why."""
-    from retain.memory import ENOUGH, FAR_BEHIND
-
     hits = found["hits"]
     confidence = f"The confidence is {found['confidence']:.2f}, and {ENOUGH:g} is enough."
     if not found["confident"]:
@@ -65,22 +69,8 @@ def choose(
     return fresh, confidence if fresh else "All that fits is in the conversation already."
 
 
-def _ask(call: Call, prompt: str) -> tuple[Mapping[str, Any], SessionState]:
-    """Search in a warm process or in this one, and load the state of the session."""
-    place = call.banks[0][0]
-    request = {"op": "search", "query": prompt, "limit": _MAX_HITS, "scope": place.scope}
-    found = ask(place.root, request, max(0.0, call.left - _KEPT_BACK))
-    from retain.hooks.session_state import SessionState
-
-    state = SessionState(place, call.text("session_id"), call.env)
-    if found is None or not isinstance(found.get("hits"), list):
-        found = _search(call, prompt)
-    return found, state
-
-
 def _search(call: Call, prompt: str) -> dict[str, Any]:
     """Search by words alone, where no warm process answers: each index as it is, or a new one."""
-    from retain.errors import RetainError
     from retain.index.fulltext import Snapshot
     from retain.search.request import SearchRequest
     from retain.search.search import search
@@ -106,7 +96,6 @@ def _index_and_search(place: BankLocation, request: SearchRequest) -> list[Found
     from concurrent.futures import ThreadPoolExecutor  # 5 ms
 
     from retain.bank.bank import Bank
-    from retain.errors import RetainError
     from retain.index.index import Index
     from retain.search.search import search
 
@@ -136,7 +125,7 @@ def _new_hits(hits: Sequence[Hit], state: SessionState) -> list[dict[str, Any]]:
         except OSError:  # deleted since it was indexed
             continue
         stamp = f"{status.st_size}:{status.st_mtime_ns}"
-        if not state.is_new(_name(hit), stamp):
+        if not state.is_new(hit["file_path"], stamp):
             continue
         current = {**hit, "stamp": stamp}
         if hit.get("stamp", stamp) != stamp:
@@ -149,14 +138,9 @@ def _new_hits(hits: Sequence[Hit], state: SessionState) -> list[dict[str, Any]]:
     return fresh
 
 
-def _name(hit: Hit) -> str:
-    return f"{hit['scope']}:" + "/".join(filter(None, (hit["collection"], hit["id"])))
-
-
 def _show(call: Call, hits: Sequence[Hit], state: SessionState, reason: str) -> Answer:
     """Put hits into the context, as many as the budget has room for, and note them as shown."""
     from retain.hooks.context import Entry, Part, describe_categories, fence_parts, short_path
-    from retain.memory import MAX_CAUTIONS
 
     first = call.banks[0][0]
     places = {place.scope: place for place, _ in call.banks}
@@ -177,6 +161,6 @@ def _show(call: Call, hits: Sequence[Hit], state: SessionState, reason: str) -> 
     text, shown = fence_parts([Part("", list(entries))], source, budget, about)
     if not text:
         return Answer(reason=f"{hits[0]['title']!r} fits, and finds no room in retrieval.budget.")
-    state.show({_name(entries[entry]): entries[entry]["stamp"] for entry in shown})
+    state.show({entries[entry]["file_path"]: entries[entry]["stamp"] for entry in shown})
     state.save()
     return call.reply({"additionalContext": text})._replace(reason=reason)
