@@ -48,14 +48,17 @@ class Bank(RuleBasedStateMachine):
         base = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
         self.folder = Path(tempfile.mkdtemp(dir=base))
         self.root = indexes.new(self.folder / "bank")
-        env = {"RETAIN_RECALL_EMBEDDER": "none", "HOME": str(self.folder)}
-        self.app = App(bank=str(self.root), cwd=str(self.root), env=env)
+        self._open_app()
         self.letters = indexes.Letters()
         self.passing = indexes.indexed(self.root, self.letters)
         self.staying = indexes.indexed(self.root, self.letters, stays=True)
         self.model: dict[Key, str] = {}  # collection and id, and the word of its own
         self.gone: set[str] = set()  # words that must not be found any more
         self.count = 0
+
+    def _open_app(self) -> None:
+        env = {"RETAIN_RECALL_EMBEDDER": "none", "HOME": str(self.folder)}
+        self.app = App(bank=str(self.root), cwd=str(self.root), env=env)
 
     def teardown(self) -> None:
         for bank in (self.passing, self.staying):
@@ -192,6 +195,7 @@ class Bank(RuleBasedStateMachine):
         self.app.close()
         with indexes.database(self.root).open("ab") as file:
             file.write(b"damage")
+        self._open_app()
 
     @rule()
     def fill(self) -> None:
