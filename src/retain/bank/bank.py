@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from retain.bank import history, listing, trash
 from retain.bank.files import (
-    JOURNAL,
     TRASH,
     Directory,
     FileWrite,
@@ -26,7 +25,6 @@ from retain.errors import (
     Conflict,
     LimitExceeded,
     NotFound,
-    RetainError,
     UsageError,
 )
 from retain.locate import BankLocation
@@ -117,7 +115,7 @@ class Bank:
         """Each collection and its open directory; one that cannot be read is a problem."""
         if not self.location.exists:  # a bank that nobody has written to yet
             return
-        with self._open() as root:
+        with Directory.open(self.root) as root:
             names = listing.list_collections(root, self.kind, problems)
             for name in reversed(names) if reverse else names:
                 if collection is None or key(name) == key(collection):
@@ -125,22 +123,9 @@ class Bank:
                     with listing.note_problem(path, problems), root.child(name) as folder:
                         yield name, folder
 
-    @contextlib.contextmanager
-    def _open(self) -> Iterator[Directory]:
-        with Directory.open(self.root) as root:
-            if os.path.lexists(os.path.join(root.path, TRASH, JOURNAL)):
-                # A killed import is undone before anyone reads half of it. One that is still under
-                # way holds the lock, and is left to finish.
-                with (
-                    contextlib.suppress(RetainError),
-                    WriteTransaction.open(root, root.path, patience=0.0),
-                ):
-                    pass
-            yield root
-
     def find(self, ref: str, collection: str | None = None) -> Memory:
         """The one memory a reference names, or NotFound or Ambiguous."""
-        with self._open() as root, self._find(root, ref, collection) as (_, memory):
+        with Directory.open(self.root) as root, self._find(root, ref, collection) as (_, memory):
             return memory
 
     @contextlib.contextmanager
@@ -175,7 +160,7 @@ class Bank:
 
     def holds(self, ref: str, collection: str | None = None) -> bool:
         """Whether a reference names a memory here, or several."""
-        with contextlib.suppress(NotFound), self._open() as root:
+        with contextlib.suppress(NotFound), Directory.open(self.root) as root:
             return bool(listing.match_entries(root, self.kind, *split_ref(ref, collection)))
         return False
 
@@ -189,7 +174,11 @@ class Bank:
         entry, gone = Entry(collection, name), (NotFound, FileNotFoundError)
         if "/" in name or not name.endswith(SUFFIXES):
             return None
-        with contextlib.suppress(*gone), self._open() as root, root.child(collection) as folder:
+        with (
+            contextlib.suppress(*gone),
+            Directory.open(self.root) as root,
+            root.child(collection) as folder,
+        ):
             if written is None:
                 return self.read(folder, entry)
             facts = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
@@ -200,7 +189,7 @@ class Bank:
         """What can be brought back, newest first."""
         if not self.location.exists:
             return []
-        with self._open() as root:
+        with Directory.open(self.root) as root:
             return trash.list_trash(root)
 
     def find_trashed(self, ref: str, collection: str | None = None) -> Trashed | None:
@@ -264,7 +253,7 @@ class Bank:
     def lock_memory(self, ref: str, collection: str | None = None) -> Iterator[LockedMemory]:
         """The memory a reference names, as it is now that nobody else may write."""
         with (
-            self._open() as root,
+            Directory.open(self.root) as root,
             locked(root),
             self._find(root, ref, collection) as (folder, memory),
             WriteTransaction.open(root, memory.path) as transaction,
@@ -544,11 +533,10 @@ class LockedMemory(NamedTuple):
             for other in listing.match_entries(self.transaction.root, bank.kind, None, entry.id)
             if other.collection != entry.collection
         ]
-        if not others:
-            return Written(memory, "created")
-        warning = f"the id {memory.id!r} is also in {', '.join(others)}; "
-        warning += f"call this one {memory.address}"
-        return Written(memory, "created", warnings=(warning,))
+        note = (
+            f"the id {memory.id!r} is also in {', '.join(others)}; call this one {memory.address}"
+        )
+        return Written(memory, "created", warnings=(note,) if others else ())
 
     def write(self, data: bytes, *, expect: str = "", status: str = "updated") -> Written:
         """Give the memory a new text; a Conflict if it is not the one that was read.
