@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from heapq import merge
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -360,6 +359,8 @@ def browse(
     banks: Banks, chosen: queries.Chosen, order: str, limit: int, offset: int
 ) -> queries.Page:
     """One page of the memories of every bank in force that were chosen, from the index."""
+    from heapq import merge
+
     from retain.index import queries
 
     surveys = []

@@ -360,6 +360,7 @@ def run(argv: list[str]) -> int:
             args = parse(["chat", *argv])
         if args.run is None:
             sys.stdout.write(overview())
+            sys.stdout.flush()
             return 0
         return _execute(args, args.run)
     except RetainError as error:
