@@ -16,7 +16,7 @@ from tests.records.filing import CONTENT
 
 def form(category: str = "decision", schema: Mapping[str, Any] | None = None) -> forms.Form:
     own = {"recipe": Category("recipe", "recipes", schema=schema)}
-    return forms.form(category, Rules({**DEFAULTS, **own}))
+    return forms.make_form(category, Rules({**DEFAULTS, **own}))
 
 
 def answering(*answers: str) -> tuple[Callable[[str], str], list[str]]:
@@ -146,7 +146,7 @@ def test_flags_are_asked_for_as_yes_or_no() -> None:
     ],
 )
 def test_a_title_is_the_start_of_what_says_most(content: Mapping[str, object], title: str) -> None:
-    assert forms.title(form(), content) == title
+    assert forms.make_title(form(), content) == title
 
 
 def test_a_change_leaves_every_other_field_and_its_order() -> None:

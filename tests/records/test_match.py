@@ -10,11 +10,11 @@ from retain.categories import Category
 from retain.records.match import (
     DELETE_DISALLOWED,
     Entry,
-    excerpt,
+    decide,
+    make_excerpt,
     score,
     select,
     select_hit,
-    verdict,
 )
 from tests.records.filing import CONTENT
 
@@ -107,13 +107,15 @@ def test_information_in_any_script_finds_its_record(title: str, new: str) -> Non
     ],
 )  # fmt: skip
 def test_key_fields(category: str, content: Any, fields: str) -> None:
-    assert [*excerpt({"category": category, "content": content})["key_fields"]] == fields.split()
+    assert [
+        *make_excerpt({"category": category, "content": content})["key_fields"]
+    ] == fields.split()
 
 
 def test_an_excerpt_is_short_and_has_the_last_change() -> None:
     content = {"context": "x" * 300, "decision": 7, "rationale": ["y" * 150] * 2}
     record = {"category": "decision", "title": "T", "content": content}
-    assert excerpt(record) == {
+    assert make_excerpt(record) == {
         "title": "T",
         "record_status": "active",
         "tags": [],
@@ -125,8 +127,8 @@ def test_an_excerpt_is_short_and_has_the_last_change() -> None:
         },
     }
     changes = [{"summary": "first"}, {"summary": "last"}]
-    assert excerpt({"changes": changes})["last_change_summary"] == "last"
-    assert excerpt({"changes": ["plain"]})["last_change_summary"] == ""
+    assert make_excerpt({"changes": changes})["last_change_summary"] == "last"
+    assert make_excerpt({"changes": ["plain"]})["last_change_summary"] == ""
 
 
 FOUND_HINT = "1 candidate found (score=5)"
@@ -156,13 +158,13 @@ def test_tables_vetoes_and_hints(
     action: str,
     hints: list[str],
 ) -> None:
-    said = verdict(Category(category, "x"), (candidate, 5) if candidate else None, event)
+    said = decide(Category(category, "x"), (candidate, 5) if candidate else None, event)
     assert (said["pre_action"], said["structural_cud"]) == (pre_action, action)
     assert (said["hints"], said["lifecycle_event"]) == (hints, event)
     veto = f"Cannot DELETE {category} (triage-initiated)"
     assert said["vetoes"] == ([veto] if action == "UPDATE" else [])
     assert said["delete_allowed"] is (category not in DELETE_DISALLOWED)
-    quiet = verdict(Category(category, "x", auto_capture=False), None, event)
+    quiet = decide(Category(category, "x", auto_capture=False), None, event)
     assert quiet["hints"][-1].startswith(f"auto_capture is off for {category}; ")
 
 

@@ -321,7 +321,7 @@ def test_a_candidate_is_chosen_by_search_where_the_rules_say_so(filed: Filed) ->
     path = str(filed.path("decisions/one"))
     records = rules(filed, match_strategy="hybrid")
     said = records.candidate("decision", "x", None, [("/nowhere/else.md", 0.9), (path, 0.7)])
-    assert said["candidate"]["path"] == records.name(path)
+    assert said["candidate"]["path"] == records.relative_path(path)
     assert said["hints"] == ["1 candidate found (score=8)"]
     assert records.candidate("decision", "use postgres db")["candidate"] is None
     with pytest.raises(UsageError):

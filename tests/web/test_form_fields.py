@@ -37,7 +37,7 @@ SCHEMA = {
 
 def fields(category: str = "recipe") -> list[forms.Field]:
     own = {"recipe": Category("recipe", "recipes", schema=SCHEMA)}
-    return list(forms.form(category, Rules({**DEFAULTS, **own})).fields)
+    return list(forms.make_form(category, Rules({**DEFAULTS, **own})).fields)
 
 
 def entry(name: str, value: object = None, category: str = "recipe") -> FormField:

@@ -297,7 +297,7 @@ def move(
     if written.status == "unchanged":
         return written
     after = written.memory
-    changes = {before.path: None, **banks.records.follow(before.ref, after)}
+    changes = {before.path: None, **banks.records.follow_move(before.ref, after)}
     commit, warnings = index_and_commit(banks, changes, f"move {before.ref} to {after.ref}")
     after = banks.bank.find(after.address)
     return written._replace(memory=after, commit=commit, warnings=warnings)

@@ -35,7 +35,7 @@ def record(  # noqa: PLR0913 - one keyword for each thing that may be said of it
     fields = {"title": title, "id": id, "tags": [*tags], "related_files": [*files]}
     outcome = banks.records.create(
         category,
-        banks.records.draft(category, content, {**fields, "confidence": confidence}),
+        banks.records.make_draft(category, content, {**fields, "confidence": confidence}),
         name=id,
         force=force,
         allow_secret=allow_secret,

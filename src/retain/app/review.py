@@ -178,13 +178,13 @@ class Review:
     def _check(self, proposal: Proposal) -> tuple[str, str]:
         """The collection and id that a proposal asks for, if its category allows what it says."""
         records, title = self._app.records, clean_title(proposal.title)
-        folder = forms.known_category(proposal.category, records.rules).folder
+        folder = forms.find_category(proposal.category, records.rules).folder
         name = slugify(title)
         if not name:
             hint = "Give it a title with letters in it."
             raise UsageError("there is nothing in the title to make an id from", hint=hint)
         fields = {"id": name, "title": title, "tags": [_TAG]}
-        check(records.draft(proposal.category, proposal.content(), fields), records.rules)
+        check(records.make_draft(proposal.category, proposal.content(), fields), records.rules)
         return folder, name
 
     def _choose_id(self, proposal: Proposal, folder: str, slug: str) -> tuple[str, Memory | None]:
@@ -217,7 +217,7 @@ class Review:
         if proposal.category != SUMMARY:  # each session has its own
             with contextlib.suppress(RetainError):  # not knowing it is no reason to refuse
                 for alike in self._app.alike(memory.collection, memory.id):
-                    path = self._app.records.name(alike.member.path)
+                    path = self._app.records.relative_path(alike.member.path)
                     return {"path": path, "title": alike.member.title}
         return None
 

@@ -190,7 +190,7 @@ def _new(app: App, args: Args, category: str, field: list[str]) -> Output:
     """
     from retain.records import forms
 
-    form = forms.form(category, app.records.rules)
+    form = forms.make_form(category, app.records.rules)
     content, title = forms.parse_fields(form, field), args.title
     if not field and sys.stdin.isatty():
         title = title or ask("Title (empty: from the fields):")
@@ -238,7 +238,7 @@ def _gc(app: App, dry_run: bool) -> Output:
     done = app.gc(dry_run=dry_run)
     verbs = ("Would remove", "Would retire") if dry_run else ("Removed", "Retired")
     removed, retired = (
-        [{"path": app.records.name(aged.memory.path), "days": aged.days} for aged in group]
+        [{"path": app.records.relative_path(aged.memory.path), "days": aged.days} for aged in group]
         for group in (done.deleted, done.retired)
     )
     lines = [f"{verbs[0]}: {it['path']} (retired {it['days']} days ago)" for it in removed]

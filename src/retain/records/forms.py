@@ -55,7 +55,7 @@ class Form(NamedTuple):
         return usual if usual in texts else next(iter(texts), "")
 
 
-def known_category(name: str, rules: Rules) -> Category:
+def find_category(name: str, rules: Rules) -> Category:
     """Return a category, or raise a UsageError with those there are."""
     kind = rules.category(name)
     if kind is None:
@@ -64,9 +64,9 @@ def known_category(name: str, rules: Rules) -> Category:
     return kind
 
 
-def form(category: str, rules: Rules) -> Form:
+def make_form(category: str, rules: Rules) -> Form:
     """Return the form of a category; that of a schema that cannot be used asks for nothing."""
-    kind = known_category(category, rules)
+    kind = find_category(category, rules)
     schema: Rule = kind.schema or {}
     if category in DEFAULTS:
         schema = load_schema(category)["properties"]["content"]
@@ -100,7 +100,7 @@ def label(name: str) -> str:
     return name.replace("_", " ").capitalize()
 
 
-def title(form: Form, content: Mapping[str, object]) -> str:
+def make_title(form: Form, content: Mapping[str, object]) -> str:
     """Make a title for content that was given none: the start of the field that says most."""
     texts = [content.get(_MAIN_FIELDS.get(form.category, "")), *content.values()]
     text = next((text for text in texts if isinstance(text, str) and text.strip()), "")

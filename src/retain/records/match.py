@@ -94,7 +94,7 @@ def select_hit(
     return None
 
 
-def excerpt(record: Mapping[str, Any]) -> dict[str, Any]:
+def make_excerpt(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an agent needs to see of a candidate."""
     changes, content = record.get("changes"), record.get("content")
     last = changes[-1] if isinstance(changes, list) and changes else {"summary": "Initial creation"}
@@ -118,7 +118,7 @@ def excerpt(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def verdict(
+def decide(
     kind: Category,
     best: tuple[Entry, int] | None,
     event: str | None,

@@ -32,7 +32,7 @@ from retain.records.lifecycle import (
     stamp_status,
 )
 from retain.records.normalize import CHANGES_CAP, TAG_CAP, clean_tag, latin_slug
-from retain.records.schema import Fault, Record, check, invalid
+from retain.records.schema import Fault, Record, check, validation_error
 from retain.text.frontmatter import same
 from retain.text.sanitize import shorten, visible_json
 
@@ -54,8 +54,7 @@ def merge(old: Record, new: Record, *, now: str, project: str) -> Record:
         if old.get(field) and new.get(field) and not same(old[field], new[field]):
             values = {"old": _json(old[field]), "new": _json(new[field])}
             raise _refusal(field, rule, f"Do not change '{field}' during UPDATE", **values)
-    _refuse_lost_tags(_tags(old), _tags(new))
-    _refuse_lost_files(old, new, project)
+    _refuse_lost(old, new, project)
     own = _own_entries(old, new)
     wanted = {name: value for name, value in new.items() if name not in STATE_FIELDS}
     wanted |= {name: old[name] for name in _KEPT if old.get(name) is not None}
@@ -112,7 +111,7 @@ def check_edit(before: Memory, data: bytes, rules: Rules) -> bytes:
         return data
     if was_typed and after.type != before.type:
         hint = "Retire it, and make a new one of the other type."
-        raise invalid([Fault("category", before.type, after.type)], hint)
+        raise validation_error([Fault("category", before.type, after.type)], hint)
     record = load_record(after)
     if was_typed:
         is_text_changed = before.body != after.body and before.path.endswith(".md")
@@ -143,26 +142,23 @@ def _refusal(field: str, rule: str, hint: str, **facts: str) -> RecordError:
     return RecordError("MERGE_ERROR", f"{field}: {rule}", facts, hint=hint)
 
 
-def _refuse_lost_tags(old: set[str], new: set[str]) -> None:
-    removed = sorted(old - new)
-    if removed and len(old) < TAG_CAP:
-        hint = f"Tags can only be added, not removed (current count {len(old)} < cap {TAG_CAP})"
+def _refuse_lost(old: Record, new: Record, project: str) -> None:
+    """Refuse to lose a tag, or a file that is there."""
+    before, after = _tags(old), _tags(new)
+    rule, hint = "", ""
+    if len(before) < TAG_CAP:
         rule = f"grow-only (below cap of {TAG_CAP})"
-        raise _refusal("tags", rule, hint, removed=_json(removed))
-    # A file edited by hand may have more than the cap; what is cut to it is no loss of ours.
-    if removed and not new - old and len(new) < TAG_CAP:
+        hint = f"Tags can only be added, not removed (current count {len(before)} < cap {TAG_CAP})"
+    elif not after - before and len(after) < TAG_CAP:
+        # A file edited by hand may have more than the cap; what is cut to it is no loss of ours.
+        rule = "no net shrink without addition"
         hint = f"Can only evict tags when adding new ones at cap ({TAG_CAP})"
-        raise _refusal("tags", "no net shrink without addition", hint, removed=_json(removed))
-
-
-def _refuse_lost_files(old: Record, new: Record, project: str) -> None:
-    removed = dict.fromkeys(_texts(old.get("related_files")))
-    for path in _texts(new.get("related_files")):
-        removed.pop(path, None)
-    lost = [path for path in removed if os.path.exists(os.path.join(project, path))]
-    if lost:
-        hint = "Only non-existent (dangling) file references can be removed"
+    if rule and (removed := sorted(before - after)):
+        raise _refusal("tags", rule, hint, removed=_json(removed))
+    files = set(_texts(old.get("related_files"))) - set(_texts(new.get("related_files")))
+    if lost := [path for path in sorted(files) if os.path.exists(os.path.join(project, path))]:
         rule = "grow-only (cannot remove existing file reference)"
+        hint = "Only non-existent (dangling) file references can be removed"
         raise _refusal("related_files", rule, hint, removed=_json(lost))
 
 

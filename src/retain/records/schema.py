@@ -75,7 +75,7 @@ class Fault(NamedTuple):
         return f"{self.field}: expected {self.expected}; got {self.got}"
 
 
-def invalid(faults: Sequence[Fault], hint: str = "") -> RecordError:
+def validation_error(faults: Sequence[Fault], hint: str = "") -> RecordError:
     """Make the error of a record with fields that its category does not allow."""
     message = "\n".join(map(str, faults))
     facts = (fault._asdict() for fault in faults)
@@ -98,9 +98,9 @@ def check(record: Record, rules: Rules) -> None:
     name = str(record.get("category"))
     category = rules.category(name)
     if category is None:
-        raise invalid([Fault("category", f"one of {', '.join(rules.categories)}", name)])
+        raise validation_error([Fault("category", f"one of {', '.join(rules.categories)}", name)])
     if faults := find_faults(record, category.schema):
-        raise invalid(faults)
+        raise validation_error(faults)
 
 
 def find_faults(record: Mapping[str, object], schema: Rule | None = None) -> list[Fault]:

@@ -33,7 +33,7 @@ from retain.records.codec import (
 )
 from retain.records.normalize import normalize, slugify
 from retain.records.report import Aged
-from retain.records.schema import Fault, Record, check, invalid
+from retain.records.schema import Fault, Record, check, validation_error
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -104,18 +104,18 @@ class Records:
 
     # Steps of a record's life
 
-    def draft(
+    def make_draft(
         self, category: str, content: Mapping[str, object], fields: Mapping[str, object]
     ) -> Record:
         """Return a record to store, with a title and tags even where none are given."""
-        form, created_at = forms.form(category, self.rules), now()
+        form, created_at = forms.make_form(category, self.rules), now()
         stated = {name: value for name, value in fields.items() if value not in (None, "", [])}
         return {
             "schema_version": "1.0",
             "category": category,
             "created_at": created_at,
             "updated_at": created_at,
-            "title": forms.title(form, content),
+            "title": forms.make_title(form, content),
             "tags": ["untagged"],
             "content": dict(content),
             **stated,
@@ -223,11 +223,11 @@ class Records:
         return outcome._replace(
             memory=self.bank.find(moved.address),
             renamed_from=before.id,
-            changes={before.path: None, **self.follow(before.ref, moved)},
+            changes={before.path: None, **self.follow_move(before.ref, moved)},
             message=f"rename {before.ref} to {moved.ref}",
         )
 
-    def follow(self, old_ref: str, moved: Memory) -> dict[str, bytes | None]:
+    def follow_move(self, old_ref: str, moved: Memory) -> dict[str, bytes | None]:
         """Note that a memory has another name now, there and where others name it."""
         if is_record(moved):
             entry = lifecycle.change_entry(now(), f"Moved from {old_ref}", "id", old_ref, moved.ref)
@@ -387,26 +387,28 @@ class Records:
 
         `hits` are the paths and scores that a search found, for rules that match by search.
         """
-        kind = forms.known_category(category, self.rules)
+        kind = forms.find_category(category, self.rules)
         entries, records = {}, {}
         for memory in self._typed_memories():
             if _is_active(memory, category):
-                path = self.name(memory.path)
+                path = self.relative_path(memory.path)
                 entries[path] = match.Entry(path, memory.title, memory.tags)
                 records[path] = memory
         if self.rules.match_strategy == "hybrid":
-            best = match.select_hit(entries, [(self.name(path), score) for path, score in hits])
+            best = match.select_hit(
+                entries, [(self.relative_path(path), score) for path, score in hits]
+            )
         else:
             best = match.select(entries.values(), news, self.rules.match_strategy)
-        excerpt = match.excerpt(load_record(records[best[0].path])) if best else None
-        return match.verdict(kind, best, event, excerpt)
+        excerpt = match.make_excerpt(load_record(records[best[0].path])) if best else None
+        return match.decide(kind, best, event, excerpt)
 
     def lines(self) -> list[Line]:
         """Return the active typed memories as lines of index.md."""
         if self.bank.kind.listing:
             return index_md.list_records(self.bank)
         return [
-            Line(memory.type.upper(), memory.title, self.name(memory.path), memory.tags)
+            Line(memory.type.upper(), memory.title, self.relative_path(memory.path), memory.tags)
             for memory in self._typed_memories()
             if memory.status == "active"
         ]
@@ -417,7 +419,7 @@ class Records:
             return index_md.read(self.bank)
         return index_md.render(self.lines())
 
-    def name(self, path: str) -> str:
+    def relative_path(self, path: str) -> str:
         """Return a file's path as the project calls it."""
         return os.path.relpath(path, self.project).replace(os.sep, "/")
 
@@ -467,14 +469,15 @@ class Records:
         if category not in kinds:
             hint = f"Set categories.{category}.enabled to true, or use --force."
             fault = Fault("category", f"one of {', '.join(kinds)}", category)
-            raise invalid([fault], hint if self.rules.category(category) else "")
+            raise validation_error([fault], hint if self.rules.category(category) else "")
         return kinds[category]
 
     def _refuse_full(self, kind: Category) -> None:
         limit = self.rules.max_per_category
         if not limit or kind.max_retained:
             return
-        count = sum(_is_active(memory, kind.name) for memory in self._typed_memories())
+        records = filter(is_record, self.bank.memories(kind.folder))
+        count = sum(_is_active(memory, kind.name) for memory in records)
         if count >= limit:
             raise RecordError(
                 "LIMIT_ERROR",

@@ -113,7 +113,7 @@ class _Sheet(NamedTuple):
 def _sheet(app: App, category: str, content: Mapping[str, object]) -> _Sheet | None:
     """The sheet of a category; None where there is no such category."""
     try:
-        form = forms.form(category, app.records.rules)
+        form = forms.make_form(category, app.records.rules)
     except UsageError:
         return None
     known = {field.name for field in form.fields}
