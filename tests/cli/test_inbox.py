@@ -11,8 +11,7 @@ import pytest
 
 from retain.categories import DEFAULTS
 from tests.capture.proposals import DECISION, inbox
-from tests.cli.door import answered, call, done, types
-from tests.conftest import Run
+from tests.cli.door import call, done, types
 from tests.crash import together
 from tests.records.filing import FOLDERS
 
@@ -269,23 +268,3 @@ def test_kept_plan_is_taken_up_from_its_file(
     assert "Stored: decisions/use-postgres" in done("inbox", "edit", "--file", str(path))
     assert waiting(bank) == ["Tabs"]
     assert call("inbox", "edit", "--file", "nowhere.txt").code == 3
-
-
-@pytest.mark.slow
-def test_typo_on_a_terminal_may_be_mended(two: tuple[str, str], bank: Path, editor: Path) -> None:
-    types(
-        editor,
-        f'if [ -e ~/again ]; then sed -i s/acept/accept/ "$1"; exit; fi; touch ~/again\n'
-        f"sed -i 's/^=== keep {two[0]}/=== acept {two[0]}/' \"$1\"",
-    )
-    code, screen = answered("y", "inbox", "edit")
-    assert code == 0, screen
-    assert "Edit it again? [Y/n]" in screen
-    assert waiting(bank) == ["Tabs"]
-
-
-def test_no_terminal_and_no_editor_is_refused(two: tuple[str, str], bank: Path, run: Run) -> None:
-    ran = run("inbox", "edit")
-    assert ran.code == 1
-    assert "there is no terminal to edit on" in ran.err
-    assert len(waiting(bank)) == 2

@@ -14,9 +14,7 @@ from retain.hooks.context import (
     Part,
     clean_title,
     fence_parts,
-    short_path,
 )
-from retain.locate import BankLocation
 from retain.text.sanitize import strip_invisible
 from retain.text.sizes import tokens
 
@@ -116,22 +114,6 @@ def test_whatever_is_shown_keeps_the_budget_and_the_fence(parts: list[Part], bud
 )
 def test_a_title_is_one_line_that_nothing_ends(given: str, wanted: str) -> None:
     assert clean_title(given) == wanted
-
-
-@pytest.mark.parametrize(
-    "root, kind, scope, path, wanted",
-    [
-        ("/p/.retain", "retain", "project", "/p/.retain/a/b.md", ".retain/a/b.md"),
-        ("/p/.claude/memory", "claude", "project", "/p/.claude/memory/b", ".claude/memory/b"),
-        ("/h/.retain", "retain", "global", "/h/.retain/b.md", "~/.retain/b.md"),
-        ("/b", "retain", "bank", "/b/a/b.md", "/b/a/b.md"),
-        ("/b", "retain", "bank", "/hh/b.md", "/hh/b.md"),
-    ],
-)
-def test_a_path_is_told_as_a_person_would_write_it(
-    root: str, kind: str, scope: str, path: str, wanted: str
-) -> None:
-    assert short_path(path, BankLocation(root, kind, scope, "", True), {"HOME": "/h"}) == wanted
 
 
 def test_an_entry_that_is_too_large_hides_no_other() -> None:

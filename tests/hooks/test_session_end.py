@@ -109,13 +109,3 @@ def test_a_session_of_codex_is_told_apart(bank: Path, work: Path) -> None:
     assert [(one.host, one.title) for one in waiting(bank)] == [
         ("codex", "Please look at the build.")
     ]
-
-
-@pytest.mark.parametrize("before", range(50, 100, 7))
-def test_a_title_is_cut_after_its_secrets_are_gone(before: int, bank: Path, work: Path) -> None:
-    token = "gh" + "p_" + "aB3" * 12
-    asked = transcripts.user(f"{'x ' * (before // 2)}{token} is it")
-    path = transcripts.written(work / "t.jsonl", [asked])
-    ask("post-compact", transcript_path=path, compact_summary="Done.")
-    (one,) = waiting(bank)
-    assert "aB3" not in one.title

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,7 @@ from tests import indexes
 from tests.cli.door import done
 from tests.conftest import command
 from tests.daemon.process import running
-from tests.hooks.door import ask, kept, nothing, prompt, state_file
+from tests.hooks.door import ask, kept, nothing, prompt
 
 ASKED = "which oil does the lantern burn"
 
@@ -113,12 +111,6 @@ def test_a_memory_comes_once_in_a_conversation_unless_it_changed(lantern: Path) 
     assert "olive" in prompt(ASKED)
 
 
-def test_without_a_session_nothing_is_remembered(lantern: Path) -> None:
-    for _ in range(2):
-        assert "whale" in prompt(ASKED, session_id="")
-    assert not state_file(lantern).parent.exists()
-
-
 def test_what_found_no_room_comes_the_next_time(
     bank: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,17 +154,6 @@ def test_a_memory_edited_by_hand_is_shown_without_its_old_words(
     assert "edited since it was indexed, read the file" in text
 
 
-def test_a_retired_record_is_not_shown_and_an_archived_one_is_marked(store: Path) -> None:
-    kept(store, "decision", "gone", record_status="retired", content={"decision": "whale oil"})
-    kept(store, "decision", "shelf", record_status="archived", content={"decision": "whale oil"})
-    kept(store, "decision", "here", content={"decision": "whale oil for lanterns"})
-    done("sync")
-    text = prompt("do we burn whale oil in lanterns")
-    assert "gone.json" not in text
-    assert "here.json" in text
-    assert "· archived" in text
-
-
 # Both banks
 
 
@@ -200,12 +181,6 @@ def test_a_small_bank_without_a_sound_index_gets_one(kind: str, lantern: Path) -
     elif kind in damaged:
         path.write_bytes(damaged[kind])
     assert "whale oil" in prompt(ASKED)
-
-
-def test_an_index_in_use_is_read_all_the_same(lantern: Path) -> None:
-    with contextlib.closing(sqlite3.connect(indexes.database(lantern))) as connection:
-        connection.execute("BEGIN EXCLUSIVE")
-        assert "whale" in prompt(ASKED)
 
 
 # A warm process

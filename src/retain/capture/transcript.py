@@ -165,7 +165,7 @@ def size(path: str) -> int:
 
 def strip_injected(text: str) -> str:
     """A text without the memories, and the requests to save some, that hooks put in."""
-    text = _strip_between(_encodable(text), HEADING, "</triage_data>")
+    text = _strip_between(_string(text), HEADING, "</triage_data>")
     return _strip_blocks(text, _MEMORIES).strip()
 
 
@@ -264,12 +264,8 @@ def _tool_name(call: Mapping[str, object]) -> str:
 
 
 def _string(value: object) -> str:
-    return _encodable(value) if isinstance(value, str) else ""
-
-
-def _encodable(text: str) -> str:
     """A text that can be written as UTF-8: JSON may hold halves of characters."""
-    return text.encode(errors="replace").decode()
+    return value.encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
 def _strip_blocks(text: str, names: Iterable[str]) -> str:

@@ -158,13 +158,6 @@ def _judge_activity(messages: Sequence[Message], least: float) -> tuple[float, F
     return score, Finding(SUMMARY, score, snippets, context, start, end, title, context)
 
 
-class _Place(NamedTuple):
-    """A word that was found: the number of its line, and where it stands in the whole text."""
-
-    line: int
-    position: int
-
-
 class _Conversation:
     """The messages as one text, and as lines of prose with a filler in place of code."""
 
@@ -190,31 +183,31 @@ class _Conversation:
             re.compile(rf"\b({words})\b", re.IGNORECASE)
             for words in (signals.primary, signals.booster)
         )
-        places: list[_Place] = []  # where each line first has a word of this category
+        places: list[int] = []  # where each line first has a word of this category
+        counted: list[int] = []  # those that make the score
+        backing: list[int] = []  # and what backs them up
+        plain = 0
         for number in range(len(self._lines)):
             if is_late() or len(places) == _MAX_PLACES:
                 break
-            if place := self._find(primary, number):
-                places.append(place)
-        counted: list[_Place] = []  # the lines that make the score
-        backing: list[_Place] = []  # and those that back them up
-        plain = 0
-        for place in places:
-            near = self._find_near(booster, place.line) if len(backing) < _MAX_BOOSTED else None
-            if near:
+            place = self._find(primary, number)
+            if place is None:
+                continue
+            places.append(place)
+            near = self._find_near(booster, number) if len(backing) < _MAX_BOOSTED else None
+            if near is not None:
                 backing.append(near)
+                counted.append(place)
             elif plain < _MAX_PRIMARY:
                 plain += 1
-            else:
-                continue
-            counted.append(place)
+                counted.append(place)
         weight = plain * signals.primary_weight + len(backing) * signals.boosted_weight
         score = min(1.0, weight / signals.denominator)
         if score < least:
             return score, None
-        numbers = [self._message_at(place.position) for place in counted] or [0, -1]
+        numbers = [self._message_at(place) for place in counted] or [0, -1]
         # Secrets go before a line is cut, as half of one would not be known for what it is.
-        lines = (_redact(self._lines[place.line]).strip() for place in counted)
+        lines = (_redact(self._lines[self._line_at(place)]).strip() for place in counted)
         title, text = self._quote(counted, backing)
         return score, Finding(
             category=category,
@@ -227,25 +220,29 @@ class _Conversation:
             text=text,
         )
 
-    def _find(self, pattern: re.Pattern[str], number: int) -> _Place | None:
-        """The first match of a pattern in a line."""
+    def _find(self, pattern: re.Pattern[str], number: int) -> int | None:
+        """Where a line first matches a pattern, by its place in the whole text."""
         match = pattern.search(self._lines[number])
-        return _Place(number, self._line_starts[number] + match.start()) if match else None
+        return self._line_starts[number] + match.start() if match else None
 
-    def _find_near(self, pattern: re.Pattern[str], line: int) -> _Place | None:
+    def _find_near(self, pattern: re.Pattern[str], line: int) -> int | None:
         """The match that is nearest to a line, within a few lines of it."""
         numbers = range(max(0, line - _NEAR), min(len(self._lines), line + _NEAR + 1))
         by_distance = sorted(numbers, key=lambda number: abs(number - line))
-        return next(filter(None, (self._find(pattern, number) for number in by_distance)), None)
+        places = (self._find(pattern, number) for number in by_distance)
+        return next((place for place in places if place is not None), None)
 
-    def _message_at(self, position: int) -> int:
-        return bisect_right(self._starts, position) - 1
+    def _line_at(self, place: int) -> int:
+        return bisect_right(self._line_starts, place) - 1
 
-    def _excerpts(self, places: Iterable[_Place]) -> str:
+    def _message_at(self, place: int) -> int:
+        return bisect_right(self._starts, place) - 1
+
+    def _excerpts(self, places: Iterable[int]) -> str:
         """The lines around some places; windows that touch are one."""
         windows: list[tuple[int, int]] = []
-        for place in places:
-            start, end = max(0, place.line - _AROUND), place.line + _AROUND + 1
+        for line in map(self._line_at, places):
+            start, end = max(0, line - _AROUND), line + _AROUND + 1
             if windows and start <= windows[-1][1]:
                 start, _ = windows.pop()
             windows.append((start, end))
@@ -265,13 +262,13 @@ class _Conversation:
                 start = after
         return sentences
 
-    def _quote(self, counted: Sequence[_Place], backing: Sequence[_Place]) -> tuple[str, str]:
+    def _quote(self, counted: Sequence[int], backing: Sequence[int]) -> tuple[str, str]:
         """The sentence that first speaks for a category, and those around all that do."""
         title, passages = "", list[tuple[int, int]]()
         starts = [start for start, _ in self._sentences]
         chosen: set[int] = set()
         for place in (*counted, *backing):
-            at = bisect_right(starts, place.position) - 1
+            at = bisect_right(starts, place) - 1
             start, end = self._sentences[at]
             title = title or " ".join(self._text[start:end].split())
             message = self._message_at(start)

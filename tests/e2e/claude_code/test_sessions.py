@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import subprocess
 import tempfile
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,8 @@ import pytest
 
 from retain.app import App
 from tests.conftest import ROOT, Run
-from tests.e2e.claude_code.messages import Line, Model, say, use
+from tests.e2e.claude_code.messages import Model, say, use
 from tests.e2e.claude_code.session import CLIENT, Turn, environment, turn
-from tests.talk.servers import Use, claude
 
 pytestmark = [
     pytest.mark.slow,
@@ -43,27 +40,6 @@ RECORD = {
         "rationale": ["transactional DDL"],
     },
 }
-
-
-PREFERRED = """From now on I always use tabs. The convention is to prefer tabs over spaces.
-Our standard: always use tabs, consistently."""
-PREFERENCE = {
-    "title": "Tabs",
-    "tags": ["style"],
-    "confidence": 0.9,
-    "content": {"topic": "indent", "value": "tabs", "reason": "taste", "strength": "strong"},
-}
-
-
-def agent(category: str, prompt: str) -> Use:
-    """The start of a subagent that is waited for, as the skill wants it."""
-    given = {
-        "description": f"About the {category}",
-        "prompt": prompt,
-        "subagent_type": "general-purpose",
-        "run_in_background": False,
-    }
-    return Use("Agent", given)
 
 
 @pytest.fixture(autouse=True)
@@ -140,63 +116,6 @@ def test_a_stop_is_blocked_once_and_what_was_decided_is_saved(bank: Path, run: R
     assert "Postgres 17 is the storage." in kept
     assert not os.path.exists(draft)
     assert [one for one in proposals(run) if one["category"] == "decision"] == []
-
-
-def test_two_categories_are_drafted_and_checked_by_subagents_and_both_are_saved(
-    bank: Path, run: Run
-) -> None:
-    """The skill's flow with subagents; each has to be waited for, or the session ends without."""
-    session = str(uuid.uuid4())
-    digest = hashlib.sha256(session.encode()).hexdigest()[:8]
-    saved = {
-        "decision": ("decisions/use-postgres-17.md", RECORD, "CHECK-DECISION"),
-        "preference": ("preferences/tabs.md", PREFERENCE, "CHECK-PREFERENCE"),
-    }
-    with tempfile.TemporaryDirectory(dir="/tmp", prefix=".retain-draft-") as folder:
-        lines = [
-            say("Which database", f"{DECIDED}\n{PREFERRED}"),
-            use("should be saved as memories", "Skill", skill="retain:memory-management"),
-            use("Phase 0", "Bash", command="retain status --json", description="Where?"),
-            Line('"scope"', claude(*(agent(one, f"DRAFT-{one.upper()}") for one in saved))),
-        ]
-        for number, (category, (path, record, check)) in enumerate(saved.items()):
-            context = f"/tmp/.memory-triage-context-{category}-{digest}.txt"
-            drafted = json.dumps({"action": "CREATE", "category": category, "record": record})
-            draft = f"{folder}-{category}.json"
-            save = (
-                f"retain record write --action create --category '{category}' "
-                f"--target '.retain/{path}' --input '{draft}'"
-            )
-            ask = CANDIDATE.replace("decision", category)
-            lines += [
-                use(f"DRAFT-{category.upper()}", "Read", file_path=context),
-                use(f"Category: {category}", "Bash", command=ask, description="Which memory?"),
-                say('"structural_cud": "CREATE"', drafted),
-                say(check, f"PASS {check}"),
-                use(
-                    f"PASS {check}" if number == 0 else '"status": "created"',
-                    "Write",
-                    file_path=draft,
-                    content=json.dumps(record),
-                ),
-                use(draft, "Bash", command=save, description="Save it"),
-            ]
-        checks = claude(*(agent(one, check) for one, (_, _, check) in saved.items()))
-        lines += [
-            Line('"action": "CREATE"', checks),
-            say('"status": "created"', "Saved one decision and one preference."),
-        ]
-        with Model(*lines) as model:
-            allowed = ["Skill(retain:memory-management)"]
-            flags = ("--session-id", session)
-            asked = "Which database do we take?"
-            done = turn(model.url, asked, *flags, tools=allowed, patience=100)
-    assert model.unsaid == [], model.asked[-1].last
-    assert (done.code, done.result) == (0, "Saved one decision and one preference.")
-    assert hooked(done, "Stop") == [2, 0]
-    for path, record, _ in saved.values():
-        assert str(record["title"]) in (bank / path).read_text(encoding="utf-8")
-    assert [one for one in proposals(run) if one["category"] in saved] == []
 
 
 def test_a_direct_write_into_the_bank_is_denied_and_the_model_is_told_the_way(bank: Path) -> None:
