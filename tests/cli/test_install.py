@@ -30,19 +30,6 @@ def tree(home: Path) -> set[Path]:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_dry_run_shows_the_change_and_writes_nothing(
-    host: str, home: Path, tree: set[Path]
-) -> None:
-    ran = call("install", host, "--dry-run")
-    assert (ran.code, ran.err) == (0, "Nothing was written: this was a dry run.\n")
-    assert ran.out.startswith("--- /dev/null\n+++ /")
-    assert "retain" in ran.out
-    assert set(home.rglob("*")) == tree
-    assert answer(host, "--dry-run")["status"] == "installed"
-    assert set(home.rglob("*")) == tree
-
-
-@pytest.mark.parametrize("host", HOSTS)
 def test_second_time_there_is_nothing_to_do(host: str) -> None:
     first = done("install", host)
     assert f"{HOSTS[host].title} knows retain now.\nFile: /" in first
@@ -79,18 +66,6 @@ def test_without_a_host_they_are_listed_with_what_is_on_this_machine(
     assert set(home.rglob("*")) == tree
 
 
-def test_file_that_was_there_is_kept_beside(home: Path) -> None:
-    path = home / ".claude.json"
-    path.write_text('{\n  "numStartups": 1\n}\n', encoding="utf-8")
-    shown = done("install claude-code")
-    assert '-  "numStartups": 1\n+  "numStartups": 1,\n+  "mcpServers": {\n' in shown
-    assert f"Before: {path}.retain-backup\n" in shown
-    told = answer("claude-code", "--uninstall")
-    assert told["backup"] == f"{path}.retain-backup"
-    assert told["entry"] is None
-    assert path.read_text(encoding="utf-8") == '{\n  "numStartups": 1\n}\n'
-
-
 def test_bank_that_is_named_is_passed_on_whole(home: Path) -> None:
     assert command_of()[1:] == ["mcp"]
     assert command_of("--bank", "notes")[1:] == ["mcp", "--bank", str(home / "work" / "notes")]
@@ -122,14 +97,6 @@ def test_command_is_named_as_every_shell_finds_it(
     assert answer("claude-desktop", "--dry-run")["entry"]["command"] == str(script)
     monkeypatch.setenv("VIRTUAL_ENV", str(script.parent.parent))
     assert command_of()[0] == str(script)
-
-
-def test_module_is_named_where_there_is_no_command(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "executable", str(home / "python"))
-    monkeypatch.setattr(sys, "argv", ["__main__.py"])
-    assert command_of() == [str(home / "python"), "-P", "-m", "retain", "mcp"]
 
 
 def test_paths_of_this_machine_in_a_shared_file_are_pointed_out(script: Path, home: Path) -> None:
@@ -227,16 +194,6 @@ def test_backup_of_a_shared_file_is_not_left_in_the_repository(home: Path) -> No
     assert (work / ".mcp.json").read_text(encoding="utf-8") == '{ "mcpServers": {} }'
     assert sorted(one.name for one in work.iterdir()) == [".git", ".mcp.json"]
     done("init --global")
-
-
-def test_file_that_cannot_be_read_is_told_with_what_to_paste(home: Path) -> None:
-    (home / ".claude.json").write_text("{ broken", encoding="utf-8")
-    ran = call("install claude-code --json")
-    error = json.loads(ran.err)["error"]
-    assert (ran.code, error["code"]) == (1, "unreadable")
-    assert "mcpServers" in error["snippet"]
-    assert '"mcpServers": {' in call("install claude-code").err
-    assert (home / ".claude.json").read_text(encoding="utf-8") == "{ broken"
 
 
 @pytest.mark.parametrize(
