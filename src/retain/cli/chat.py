@@ -15,9 +15,7 @@ from retain.cli.command import (
     arg,
     command,
     confirm,
-    count,
     flag,
-    limit_arg,
     open_app,
     plural,
     same_bank,
@@ -246,7 +244,7 @@ here or elsewhere; nothing is doubled, and a chat that went on since is brought 
 @command(
     "sessions list",
     arg("query", metavar="QUERY", nargs="?", default="", help="only those that speak of this"),
-    limit_arg(15, "default: 15"),
+    arg("--limit N", "default: 15", default=15),
 )
 def _list(app: App, query: str = "", limit: int = 15) -> Output:
     """list sessions, the one used last first"""
@@ -273,7 +271,7 @@ def _list(app: App, query: str = "", limit: int = 15) -> Output:
 @command(
     "sessions search",
     arg("query", metavar="QUERY", help="words to look for"),
-    limit_arg(10, "default: 10"),
+    arg("--limit N", "default: 10", default=10),
 )
 def _search(app: App, query: str, limit: int) -> Output:
     """find messages and facts in all sessions"""
@@ -295,7 +293,7 @@ def _search(app: App, query: str, limit: int) -> Output:
 @command(
     "sessions show",
     _session_arg(),
-    arg("--last", type=count, metavar="N", help="only the last N messages"),
+    arg("--last N", "only the last N messages"),
 )
 def _show(app: App, session: str, last: int | None) -> Output:
     """show what was said in a session"""

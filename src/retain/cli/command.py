@@ -95,15 +95,16 @@ Argument = Callable[[Any], None]  # adds one or several arguments to a parser
 def arg(spec: str, about: str = "", *, completes: str = "", **settings: Any) -> Argument:
     """An argument as help shows it: "--since WHEN", "-c, --continue", "--per memory|chunk".
 
-    The first of several choices is the default. `settings` are those of argparse's
-    `add_argument`; `completes` is what a shell is offered, where the name does not say it.
+    The name of a value tells its type: N is a number of things, TIME a duration. The first of
+    several choices is the default. `settings` are those of argparse's `add_argument`; `completes`
+    is what a shell is offered, where the argument's name does not say it.
     """
     names, _, value = spec.replace(", ", ",").partition(" ")
     if "|" in value:
         choices = tuple(value.split("|"))
         settings = {"choices": choices, "default": choices[0], **settings}
     elif value:
-        settings["metavar"] = value
+        settings = {"metavar": value, "type": _TYPES.get(value, str), **settings}
     if about:
         settings["help"] = about
 
@@ -131,10 +132,6 @@ def memory_arg(names: str = "id or collection/id", **settings: Any) -> Argument:
     return arg("ref ID", f"the memory: {names}", **settings)
 
 
-def limit_arg(default: int | None, about: str) -> Argument:
-    return arg("--limit N", about, type=count, default=default)
-
-
 def argument_group(title: str, *arguments: Argument) -> Argument:
     """Arguments under a heading of their own in the help."""
     return lambda parser: _add_all(parser.add_argument_group(title), arguments)
@@ -152,14 +149,14 @@ def _add_all(parser: Any, arguments: Iterable[Argument]) -> None:
         argument(parser)
 
 
-def count(text: str) -> int:
+def _count(text: str) -> int:
     """A number of things, as argparse takes it."""
     if not text.isdecimal() or len(text) > 9 or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
     return int(text)
 
 
-def share(text: str) -> float:
+def _share(text: str) -> float:
     """A score or a threshold, as argparse takes it."""
     with contextlib.suppress(ValueError):
         if 0 <= float(text) <= 1:
@@ -167,7 +164,7 @@ def share(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
 
 
-def duration(text: str) -> int:
+def _duration(text: str) -> int:
     """The seconds of a time such as 90s, 30m, 8h or 30d, as argparse takes it."""
     unit = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}.get(text[-1:], 0)
     if not text[:-1].isdecimal() or len(text) > 7 or not int(text[:-1]) * unit:
@@ -175,7 +172,7 @@ def duration(text: str) -> int:
     return int(text[:-1]) * unit
 
 
-def filled(text: str) -> str:
+def _filled(text: str) -> str:
     """A value that may not be empty, as argparse takes it."""
     if not text:
         raise argparse.ArgumentTypeError("the value is empty")
@@ -189,35 +186,42 @@ def _hash(text: str) -> str:
     return digits
 
 
-def split_words(text: str) -> list[str]:
+def _words(text: str) -> list[str]:
     """Words that are given with commas between them."""
     return [word for part in text.split(",") if (word := part.strip())]
 
 
+_TYPES: Final[dict[str, Callable[[str], object]]] = {
+    "A,B": _words,
+    "BANK": _filled,
+    "HASH": _hash,
+    "ID": _filled,
+    "N": _count,
+    "TIME": _duration,
+    "X": _share,
+}
 # Arguments of several commands, which a declaration names as people write them.
 SHARED: Final[dict[str, Argument]] = {
     "ID": memory_arg(),
     "ID or handle": memory_arg("id, collection/id or handle (m:4f2a)"),
     "--collection": arg("--collection NAME", "the collection it is in"),
     "--type": arg("--type", "only this type", default=""),
-    "--tags": arg("--tags A,B", "only with any of these tags", type=split_words, default=""),
+    "--tags": arg("--tags A,B", "only with any of these tags", default=""),
     "--allow-secret": flag("--allow-secret", "store what looks like a secret as it is"),
     "--dry-run": flag("--dry-run", "only say what would be done"),
     "--yes": flag("--yes", "do not ask"),
     "--no-vectors": flag("--no-vectors", "words only; the next search makes the vectors"),
     "--expect": arg(
-        "--expect HASH",
-        "change it only if its hash is still this one (from `get --json`)",
-        type=_hash,
+        "--expect HASH", "change it only if its hash is still this one (from `get --json`)"
     ),
     "metadata": argument_group(
         "metadata",
         arg("--title", "its title; an empty one removes it"),
         arg("--type", "journal, plan, fact, observation, reflection ...", default=""),
-        arg("--tags A,B", "tags, with commas", type=split_words),
+        arg("--tags A,B", "tags, with commas"),
         arg("--context", "why it was written"),
         arg("--category", "a label of your own"),
-        arg("--related-to A,B", "ids or issues it belongs to", type=split_words),
+        arg("--related-to A,B", "ids or issues it belongs to"),
         arg("--project", "the project it is about"),
         arg("--priority", "how important it is"),
         arg("--status", "whether it is in force", choices=STATUSES),
@@ -227,7 +231,7 @@ SHARED: Final[dict[str, Argument]] = {
 _COMMON: Final = argument_group(
     "which bank, and how to answer",
     # No default, so that they may stand before or after the command's name.
-    arg("--bank PATH", "use the bank at PATH", type=filled, default=argparse.SUPPRESS),
+    arg("--bank PATH", "use the bank at PATH", type=_filled, default=argparse.SUPPRESS),
     flag("--local", "use the project's bank only", default=argparse.SUPPRESS),
     flag("--global", "use your global bank only", dest="everywhere", default=argparse.SUPPRESS),
     flag("--json", "answer in JSON", default=argparse.SUPPRESS),
@@ -305,7 +309,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def build(names: Iterable[str] = COMMANDS) -> Parser:
-    """Build the parser, with the arguments of these commands filled in."""
+    """Build the parser, with the arguments of these commands _filled in."""
     parser = Parser(prog="retain", add_help=False)
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--version", action="version", version=f"retain {__version__}")

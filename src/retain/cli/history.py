@@ -5,18 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from retain.cli.command import (
-    Args,
-    Output,
-    arg,
-    command,
-    confirm,
-    duration,
-    either,
-    flag,
-    memory_arg,
-    plural,
-)
+from retain.cli.command import Args, Output, arg, command, confirm, either, flag, memory_arg, plural
 from retain.cli.memories import versions_table, written_output
 from retain.cli.render import Table, colour_diff
 from retain.errors import UsageError
@@ -104,7 +93,7 @@ def _restore(app: App, args: Args) -> Output:
 @command(
     "trash",
     arg("action", "what to do", choices=("list", "empty")),
-    arg("--older-than AGE", "with empty: only what is older, as 30d", type=duration, default=0),
+    arg("--older-than TIME", "with empty: only what is older, as 30d", default=0),
     flag("--yes", "with empty: do not ask"),
 )
 def _trash(app: App, action: str, older_than: int, yes: bool) -> Output:

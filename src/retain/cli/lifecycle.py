@@ -13,11 +13,9 @@ from retain.cli.command import (
     ask,
     command,
     flag,
-    limit_arg,
     memory_arg,
     repeated,
     same_bank,
-    split_words,
 )
 from retain.cli.render import Table
 from retain.records.match import LIFECYCLE_EVENTS
@@ -121,11 +119,11 @@ def _supersede(app: App, ref: str, by: str, collection: str | None) -> Output:
 
 @command(
     "changes",
-    memory_arg(nargs="?", default=""),
+    memory_arg(nargs="?"),
     arg("--since WHEN", "only later ones: 7d, 2026-11-01, yesterday", default=""),
-    limit_arg(50, "at most so many (50)"),
+    arg("--limit N", "at most so many (50)", default=50),
 )
-def _changes(app: App, ref: str, since: str, limit: int) -> Output:
+def _changes(app: App, ref: str | None, since: str, limit: int) -> Output:
     """Show what happened to typed memories.
 
     Every change of a typed memory leaves an entry in it; this shows them across the bank,
@@ -142,7 +140,7 @@ def _changes(app: App, ref: str, since: str, limit: int) -> Output:
 
         moment = parse_moment(since, datetime.now(UTC).astimezone())
         since = moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    changes = app.changes(ref, since)
+    changes = app.changes(ref or "", since)
     table = Table(
         ("When", "Memory", "What"),
         [(change.date, change.ref, change.summary) for change in changes[:limit]],
@@ -162,9 +160,9 @@ def _changes(app: App, ref: str, since: str, limit: int) -> Output:
         "--field NAME=VALUE", "a field of the category; a list's once for each item, or as JSON"
     ),
     arg("--id", "its id; else made from the title", default=""),
-    arg("--tags A,B", "tags, with commas", type=split_words, default=""),
+    arg("--tags A,B", "tags, with commas", default=""),
     repeated("--file PATH", "a file of the project it is about; may be repeated", dest="files"),
-    arg("--confidence X", "how sure it is, from 0 to 1", type=float),
+    arg("--confidence X", "how sure it is, from 0 to 1"),
     flag("--force", "store it over one in force, or beyond a limit"),
     "--allow-secret",
 )

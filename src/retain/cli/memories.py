@@ -12,19 +12,7 @@ from typing import TYPE_CHECKING
 
 from retain.app import App
 from retain.app.memories import SORTS, Fields
-from retain.cli.command import (
-    Args,
-    Output,
-    arg,
-    command,
-    either,
-    filled,
-    flag,
-    limit_arg,
-    memory_arg,
-    repeated,
-    same_bank,
-)
+from retain.cli.command import Args, Output, arg, command, either, flag, repeated, same_bank
 from retain.cli.render import Table
 from retain.errors import LimitExceeded, NotFound, RetainError, UsageError
 from retain.memory import FREE_TYPES, STATUSES, Memory, Problem, Version, Written
@@ -69,7 +57,7 @@ def written_output(
 @command(
     "put",
     _TEXT,
-    arg("--id", "the memory's id or collection/id; else made from the text", type=filled),
+    arg("--id ID", "the memory's id or collection/id; else made from the text"),
     arg("--collection NAME", "where to store it (default: memories)"),
     "metadata",
     arg("--created-by WHO", "who wrote it", default=""),
@@ -216,7 +204,7 @@ def versions_table(versions: Sequence[Version]) -> Table:
     ),
     arg("--sort", "what to sort by", choices=SORTS, default="collection"),
     flag("--reverse", "turn the order round"),
-    limit_arg(None, "the first N only"),
+    arg("--limit N", "the first N only", default=None),
     arg("--format table|json"),
 )
 def _list(app: App, args: Args) -> Output:
@@ -339,7 +327,7 @@ def _append(app: App, args: Args) -> Output:
     arg("--from NAME", "the collection it is in", dest="source", completes="collection"),
     arg("--collection NAME", "the collection to move it to"),
     arg("--id NEW", "its new id", dest="new", default=""),
-    arg("--to BANK", "another bank: its path, or global for your own", type=filled),
+    arg("--to BANK", "another bank: its path, or global for your own"),
 )
 def _move(
     app: App, ref: str, source: str | None, collection: str | None, new: str, to: str | None
@@ -364,7 +352,12 @@ def _move(
     return written_output(written, "", {"What it was is in the trash as": deleted.trashed.path})
 
 
-@command("delete", memory_arg(nargs="+"), "--collection", "--expect")
+@command(
+    "delete",
+    arg("ref ID", "the memory: id or collection/id", nargs="+"),
+    "--collection",
+    "--expect",
+)
 def _delete(app: App, args: Args) -> Output:
     """Move a memory to the trash.
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from retain.app import App
-from retain.cli.command import Args, Output, arg, command, limit_arg, same_bank, share
+from retain.cli.command import Args, Output, arg, command, same_bank
 from retain.cli.memories import parse_fields, read_memory_text
 from retain.cli.search import shortfalls
 
@@ -52,9 +52,9 @@ def _merge(app: App, args: Args) -> Output:
 
 @command(
     "suggest-merges",
-    arg("--threshold X", "how alike, up to 1 (0.85)", type=share, default=0.85),
+    arg("--threshold X", "how alike, up to 1 (0.85)", default=0.85),
     arg("--type TYPE", "only of this type (journal); all for any", dest="kind", default="journal"),
-    limit_arg(5, "groups (5)"),
+    arg("--limit N", "groups (5)", default=5),
 )
 def _suggest_merges(app: App, threshold: float, kind: str, limit: int, args: Args) -> Output:
     """Find groups of memories that could be one.

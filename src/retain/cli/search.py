@@ -8,19 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from retain.app import App
-from retain.cli.command import (
-    Args,
-    Output,
-    arg,
-    command,
-    count,
-    either,
-    flag,
-    limit_arg,
-    memory_arg,
-    repeated,
-    share,
-)
+from retain.cli.command import Args, Output, arg, command, either, flag, memory_arg, repeated
 from retain.cli.memories import read_text
 from retain.cli.render import Bar, Table
 from retain.errors import BadName, NotFound, RetainError, UsageError
@@ -48,9 +36,9 @@ _Children = dict[str, list[tuple[str, str, bool]]]  # of a node: label, end, dra
     "--tags",
     arg("--since WHEN", "7d, 2026-05-08, last week ...", default=""),
     arg("--until WHEN", "the same, its end included", default=""),
-    limit_arg(10, "how many (10)"),
+    arg("--limit N", "how many (10)", default=10),
     either(flag("--semantic", "by meaning alone"), flag("--text", "by words alone")),
-    arg("--min-score X", "nothing below, from 0 to 1", type=share, default=0.0),
+    arg("--min-score X", "nothing below, from 0 to 1", default=0.0),
     flag("--explain", "say where each score comes from"),
     flag("--full", "whole memories, not excerpts"),
     arg(
@@ -207,8 +195,8 @@ def _explain(why: Mapping[str, Any] | None) -> list[str]:
 @command(
     "brief",
     arg("query QUERY", "what you are about to do"),
-    arg("--budget N", "tokens it may have (2000)", type=count, default=2000),
-    limit_arg(12, "memories (12)"),
+    arg("--budget N", "tokens it may have (2000)", default=2000),
+    arg("--limit N", "memories (12)", default=12),
 )
 def _brief(app: App, query: str, budget: int, limit: int) -> Output:
     """Pack the best hits into a token budget, for a prompt.
@@ -237,7 +225,7 @@ def _brief(app: App, query: str, budget: int, limit: int) -> Output:
     "linked",
     arg("document DOC", "a file of the project, or a memory"),
     arg("query QUERY", "rank by this; else newest first", nargs="?", default=""),
-    limit_arg(5, "how many (5)"),
+    arg("--limit N", "how many (5)", default=5),
 )
 def _linked(app: App, document: str, query: str, limit: int) -> Output:
     """Find the memories that link to a document.
@@ -276,7 +264,7 @@ def _freshness(file: Linked | Node) -> str:
     return f"moved to {file.now_at}" if file.freshness == "moved" else file.freshness
 
 
-@command("related", "ID or handle", limit_arg(10, "how many (10)"))
+@command("related", "ID or handle", arg("--limit N", "how many (10)", default=10))
 def _related(app: App, ref: str, limit: int) -> Output:
     """Find the memories connected with one.
 
@@ -308,7 +296,7 @@ def _related(app: App, ref: str, limit: int) -> Output:
 @command(
     "graph",
     memory_arg("id, collection/id or handle (m:4f2a); or a file that memories link to", nargs="?"),
-    arg("--depth N", "with an ID: how many steps away (2)", type=count, default=2),
+    arg("--depth N", "with an ID: how many steps away (2)", default=2),
     arg("--format tree|json|dot", "tree: for reading (default); dot: for Graphviz"),
 )
 def _graph(app: App, ref: str | None, depth: int, args: Args) -> Output:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from retain.cli.command import Args, Output, arg, command, duration, either, flag, open_app
+from retain.cli.command import Args, Output, arg, command, either, flag, open_app
 from retain.errors import RetainError, UsageError
 
 if TYPE_CHECKING:
@@ -157,11 +157,9 @@ def _signals_set(ended: threading.Event) -> Iterator[None]:
     "serve",
     either(
         arg(
-            "--idle",
-            type=duration,
+            "--idle TIME",
+            "end when nobody asked for so long: 90s, 30m (default), 8h",
             default="30m",
-            metavar="TIME",
-            help="end when nobody asked for so long: 90s, 30m (the default), 8h",
         ),
         flag("--no-idle", "stay until it is ended"),
     ),
