@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from retain.bank import history, listing, trash
 from retain.bank.files import (
+    JOURNAL,
     TRASH,
     Directory,
     FileWrite,
@@ -25,6 +26,7 @@ from retain.errors import (
     Conflict,
     LimitExceeded,
     NotFound,
+    RetainError,
     UsageError,
 )
 from retain.locate import BankLocation
@@ -115,7 +117,7 @@ class Bank:
         """Each collection and its open directory; one that cannot be read is a problem."""
         if not self.location.exists:  # a bank that nobody has written to yet
             return
-        with Directory.open(self.root) as root:
+        with self._open() as root:
             names = listing.list_collections(root, self.kind, problems)
             for name in reversed(names) if reverse else names:
                 if collection is None or key(name) == key(collection):
@@ -123,9 +125,22 @@ class Bank:
                     with listing.note_problem(path, problems), root.child(name) as folder:
                         yield name, folder
 
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[Directory]:
+        with Directory.open(self.root) as root:
+            if os.path.lexists(os.path.join(root.path, TRASH, JOURNAL)):
+                # A killed import is undone before anyone reads half of it. One that is still under
+                # way holds the lock, and is left to finish.
+                with (
+                    contextlib.suppress(RetainError),
+                    WriteTransaction.open(root, root.path, patience=0.0),
+                ):
+                    pass
+            yield root
+
     def find(self, ref: str, collection: str | None = None) -> Memory:
         """The one memory a reference names, or NotFound or Ambiguous."""
-        with Directory.open(self.root) as root, self._find(root, ref, collection) as (_, memory):
+        with self._open() as root, self._find(root, ref, collection) as (_, memory):
             return memory
 
     @contextlib.contextmanager
@@ -160,7 +175,7 @@ class Bank:
 
     def holds(self, ref: str, collection: str | None = None) -> bool:
         """Whether a reference names a memory here, or several."""
-        with contextlib.suppress(NotFound), Directory.open(self.root) as root:
+        with contextlib.suppress(NotFound), self._open() as root:
             return bool(listing.match_entries(root, self.kind, *split_ref(ref, collection)))
         return False
 
@@ -176,7 +191,7 @@ class Bank:
             return None
         with (
             contextlib.suppress(*gone),
-            Directory.open(self.root) as root,
+            self._open() as root,
             root.child(collection) as folder,
         ):
             if written is None:
@@ -189,7 +204,7 @@ class Bank:
         """What can be brought back, newest first."""
         if not self.location.exists:
             return []
-        with Directory.open(self.root) as root:
+        with self._open() as root:
             return trash.list_trash(root)
 
     def find_trashed(self, ref: str, collection: str | None = None) -> Trashed | None:
@@ -204,7 +219,7 @@ class Bank:
 
     def read_trashed(self, entry: Trashed) -> Memory:
         """Return a deleted memory as it was."""
-        with Directory.open(self.root) as root, root.descend(TRASH, entry.collection) as folder:
+        with self._open() as root, root.descend(TRASH, entry.collection) as folder:
             memory, _ = self.read(folder, Entry(entry.collection, entry.name))
             return memory._replace(id=entry.id)
 
@@ -212,7 +227,7 @@ class Bank:
         """The numbered versions of a memory, oldest first."""
         with (
             contextlib.suppress(NotFound),
-            Directory.open(self.root) as root,
+            self._open() as root,
             versions_dir(root, memory.collection, memory.id) as folder,
         ):
             return history.list_versions(folder)
@@ -223,7 +238,7 @@ class Bank:
         for version in self.versions(memory):
             if version.number == number:
                 name = (memory.collection, memory.id)
-                with Directory.open(self.root) as root, versions_dir(root, *name) as folder:
+                with self._open() as root, versions_dir(root, *name) as folder:
                     return folder.read(version.name, self.max_bytes)
         return None
 
@@ -253,7 +268,7 @@ class Bank:
     def lock_memory(self, ref: str, collection: str | None = None) -> Iterator[LockedMemory]:
         """The memory a reference names, as it is now that nobody else may write."""
         with (
-            Directory.open(self.root) as root,
+            self._open() as root,
             locked(root),
             self._find(root, ref, collection) as (folder, memory),
             WriteTransaction.open(root, memory.path) as transaction,

@@ -250,9 +250,11 @@ class WriteTransaction:
 
     @classmethod
     @contextlib.contextmanager
-    def open(cls, root: Directory, purpose: str) -> Iterator[WriteTransaction]:
+    def open(
+        cls, root: Directory, purpose: str, *, patience: float | None = None
+    ) -> Iterator[WriteTransaction]:
         """Wait for the bank's lock, and hold it until the work on `purpose` is done."""
-        with saving(purpose), locked(root), root.child(TRASH, create=True) as drafts:
+        with saving(purpose), locked(root, patience), root.child(TRASH, create=True) as drafts:
             transaction = cls(root, drafts)
             transaction._recover()
             yield transaction
