@@ -58,11 +58,6 @@ def loaded(*words: str) -> tuple[str, set[str]]:
     return ran.stdout, set(ran.stderr.rpartition("LOADED ")[2].split())
 
 
-def test_ping_says_who_is_there(served: str) -> None:
-    answer = said(served, b'{"op": "ping"}\n')
-    assert answer == {"ok": True, "pid": holder(served), "version": __version__}
-
-
 def test_search_and_brief_are_what_the_command_line_answers(served: str) -> None:
     answer = asked(served, op="search", query="warm beverage", limit=1, scope="bank")
     told = json.loads(done("search", "warm beverage", "--limit", "1", "--json", "--bank", served))
@@ -102,14 +97,6 @@ def test_another_version_bank_scope_or_model_is_refused(served: str) -> None:
         assert answer
         assert answer["error"]["code"] == "refused", fields
         assert client.ask(served, {**fine, **fields}, 30) is None
-
-
-def test_one_who_has_chosen_another_model_makes_no_vectors_with_the_bundled_one(
-    bank: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
-    with serve(bank):
-        assert client.ask(bank, {"op": "embed", "texts": ["x"]}, 30) is None
 
 
 WRONG: list[dict[str, object]] = [

@@ -77,19 +77,6 @@ def _is_of(bank: Index, model: Embedder) -> None:
 # Which model
 
 
-def test_another_model_replaces_every_vector_and_mixes_none(root: Path) -> None:
-    first, second = indexes.Letters("first:1"), indexes.Letters("second:1")
-    indexes.build(root, first)
-    with indexes.opened(root, second) as bank:
-        answer = indexes.ask(bank, "harbour lantern", "semantic")
-        assert len(answer.hits) == 12
-        assert answer.degraded == ((0, ()))
-        assert bank.look(_models) == {"second:1"}
-        assert set(second.texts) == set(first.texts)
-        _is_of(bank, second)
-        indexes.agrees(bank)
-
-
 def test_at_no_moment_are_vectors_of_two_models_in_the_index(large: Path) -> None:
     """A second process reads after every change that the first one commits."""
     indexes.build(large, indexes.Letters("first:1"))
@@ -187,21 +174,6 @@ def test_few_missing_vectors_are_made_by_a_search_and_many_are_counted(large: Pa
         assert answer.degraded == (0, ())
         assert _counts(bank)[2] == 0
         assert len(letters.texts) - made <= FEW_PENDING
-        indexes.agrees(bank)
-
-
-def test_an_edit_costs_one_vector_and_a_deletion_none(root: Path) -> None:
-    letters = indexes.Letters()
-    with indexes.opened(root, letters) as bank:
-        indexes.ask(bank, "harbour")
-        made = len(letters.texts)
-        path = root / "notes/m004.md"
-        text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace("harbour", "haven"), encoding="utf-8")
-        (root / "notes/m005.md").unlink()
-        indexes.ask(bank, "harbour")
-        assert len(letters.texts) == made + 1
-        _is_of(bank, letters)
         indexes.agrees(bank)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -101,94 +103,41 @@ def state(root: Path, target: str = "src/auth.py", *, seen: str = "") -> str:
 # Without git
 
 
-def test_a_file_is_fresh_unless_it_is_younger_than_the_memory(plain: Path) -> None:
-    assert Project(str(plain)).check("src/auth.py", WRITTEN) == Freshness("fresh")
-    write(plain / "src" / "auth.py", CODE, LATER)
-    assert Project(str(plain)).check("src/auth.py", WRITTEN) == Freshness("changed")
-
-
-def test_a_whole_second_stands_for_any_moment_in_it(plain: Path) -> None:
-    write(plain / "src" / "auth.py", CODE, WRITTEN + 0.9)
-    assert state(plain) == "fresh"
-    assert Project(str(plain)).check("src/auth.py", WRITTEN + 0.5).state == "changed"
-    write(plain / "src" / "auth.py", CODE, WRITTEN + 1.0)
-    assert state(plain) == "changed"
-
-
-def test_with_a_fingerprint_content_alone_decides(plain: Path) -> None:
+def test_dates_decide_unless_there_is_a_fingerprint(plain: Path) -> None:
+    file = plain / "src" / "auth.py"
     seen = Project(str(plain)).fingerprint("src/auth.py")
-    os.utime(plain / "src" / "auth.py", (LATER, LATER))
-    assert state(plain, seen=seen) == "fresh"
-    write(plain / "src" / "auth.py", CODE + b"more", BEGIN)
-    assert state(plain) == "fresh"
+    for moment, expected in ((BEGIN, "fresh"), (WRITTEN + 0.9, "fresh"), (WRITTEN + 1, "changed")):
+        os.utime(file, (moment, moment))
+        assert state(plain) == expected, moment
+        assert state(plain, seen=seen) == "fresh"
+    write(file, CODE + b"more", BEGIN)
+    assert (state(plain), state(plain, seen=seen)) == ("fresh", "changed")
     assert state(plain, "src", seen=seen) == "changed"
-    found = Project(str(plain)).check("src/auth.py", WRITTEN, seen)
-    assert found == Freshness("changed")
-
-
-def test_a_file_that_went_is_gone(plain: Path) -> None:
-    seen = Project(str(plain)).fingerprint("src/auth.py")
-    (plain / "src" / "auth.py").unlink()
-    found = Project(str(plain)).check("src/auth.py", WRITTEN, seen)
-    assert found == Freshness("gone")
-    (plain / "src").rmdir()
-    assert state(plain, seen=seen) == "gone"
-
-
-def test_a_file_that_never_was_is_planned_and_not_gone(plain: Path, project: Path) -> None:
-    for root in (plain, project):
-        found = Project(str(root)).check("src/new.py", WRITTEN)
-        assert found == Freshness("planned")
-        for target in ("lib/", "src/lib", "src/lib/", "lib/new.py:42"):
-            assert state(root, target) == "planned", target
-    run_git(project, "rm", "-q", "src/auth.py")
-    assert state(project) == "gone"
-    commit(project, LATER)
-    assert state(project) == "gone"
-    assert state(project, "src/") == "gone"
-    assert state(project, "src/new.py") == "planned"
+    file.unlink()
+    assert (state(plain), state(plain, seen=seen)) == ("planned", "gone")
 
 
 def test_what_has_no_hash_was_there_all_the_same(plain: Path) -> None:
     with (plain / "src" / "big.bin").open("wb") as file:
         file.truncate(freshness.LARGEST_FILE + 1)
-    write(plain / "src" / "later.py", b"x", LATER)
-    one = Project(str(plain))
-    targets = ("src", "src/big.bin", "src/later.py")
-    seen = {target: one.fingerprint_at(target, WRITTEN) for target in targets}
     os.utime(plain / "src" / "big.bin", (BEGIN, BEGIN))
-    assert state(plain, "src", seen=seen["src"]) == "fresh"
-    assert state(plain, "src/big.bin", seen=seen["src/big.bin"]) == "fresh"
+    targets = ("src", "src/", "src/big.bin")
+    for target in targets:
+        assert Project(str(plain)).fingerprint_at(target, WRITTEN) == freshness.THERE
+        assert state(plain, target, seen=freshness.THERE) == "fresh"
     shutil.rmtree(plain / "src")
-    assert {state(plain, target, seen=seen[target]) for target in targets} == {"gone"}
+    assert {state(plain, target, seen=freshness.THERE) for target in targets} == {"gone"}
 
 
 @pytest.mark.parametrize("suffix", ["#L10-L20", "#login", "#", ":42", ":42:7", ":1,5"])
 def test_a_place_in_a_file_is_not_part_of_its_path(plain: Path, suffix: str) -> None:
     target = f"src/auth.py{suffix}"
-    assert Project(str(plain)).check(target, WRITTEN) == Freshness("fresh")
+    assert state(plain, target) == "fresh"
     seen = Project(str(plain)).fingerprint(target)
-    assert len(seen) == 20
     (plain / "src" / "auth.py").unlink()
     assert state(plain, target, seen=seen) == "gone"
     write(plain / target, CODE, LATER)
     assert state(plain, target) == "changed"
-
-
-@pytest.mark.parametrize("name", ["--output=x.py", "ä b.py", "new\nline.py"])
-def test_strange_names_are_files_like_others(plain: Path, project: Path, name: str) -> None:
-    write(plain / name, CODE)
-    assert state(plain, name) == "fresh"
-    write(project / name, CODE, LATER)
-    assert state(project, name) == "changed"
-    commit(project, BEGIN)
-    assert state(project, name) == "fresh"
-    write(project / name, CODE + b"more", LATER)
-    commit(project, LATER)
-    assert state(project, name) == "changed"
-    (project / name).unlink()
-    commit(project, LATER)
-    assert state(project, name) == "gone"
 
 
 @pytest.mark.parametrize(
@@ -223,23 +172,18 @@ def test_nothing_outside_the_project_is_looked_at(plain: Path, target: str) -> N
     (plain / "src" / "out.py").symlink_to("../../secret.py")
     (plain / "loop").symlink_to("loop")
     write(plain / ".git" / "config", b"")
-    assert Project(str(plain)).check(target, WRITTEN) == Freshness("")
-    assert Project(str(plain)).check(target, WRITTEN, "0" * 20) == Freshness("")
+    for seen in ("", "0" * 20):
+        assert Project(str(plain)).check(target, WRITTEN, seen) == Freshness("")
     assert Project(str(plain)).fingerprint(target) == ""
 
 
-def test_a_link_within_the_project_leads_to_its_file(plain: Path, project: Path) -> None:
-    for root in (plain, project):
-        (root / "CLAUDE.md").symlink_to("AGENTS.md")
-        (root / "code").symlink_to(root / "src")
-        assert state(root, "CLAUDE.md") == ""
-        write(root / "AGENTS.md", b"agents")
-        assert state(root, "CLAUDE.md") == "fresh"
-        whole = Project(str(root))
-        assert whole.fingerprint("code/auth.py") == whole.fingerprint("src/auth.py")
-        assert whole.check("code/auth.py", WRITTEN).state == "fresh"
-        write(root / "AGENTS.md", b"changed", LATER)
-        assert state(root, "CLAUDE.md") == "changed"
+def test_a_link_within_the_project_leads_to_its_file(plain: Path) -> None:
+    (plain / "CLAUDE.md").symlink_to("AGENTS.md")
+    assert state(plain, "CLAUDE.md") == ""
+    write(plain / "AGENTS.md", b"agents")
+    assert state(plain, "CLAUDE.md") == "fresh"
+    write(plain / "AGENTS.md", b"changed", LATER)
+    assert state(plain, "CLAUDE.md") == "changed"
 
 
 def test_devices_pipes_and_sockets_are_not_opened(
@@ -257,13 +201,33 @@ def test_devices_pipes_and_sockets_are_not_opened(
 # With git
 
 
-def test_a_change_taken_back_is_no_change(project: Path) -> None:
-    write(project / "src" / "auth.py", CODE + b"more", LATER)
+def test_content_is_compared_with_what_git_had_at_that_time(project: Path) -> None:
+    file = project / "src" / "auth.py"
+    assert state(project) == "fresh"
+    write(file, CODE + b"more", LATER)
+    assert state(project) == "changed"
     commit(project, LATER)
-    write(project / "src" / "auth.py", CODE, LATER + 10)
-    assert state(project) == "fresh"
-    commit(project, LATER + 10)
-    assert state(project) == "fresh"
+    assert state(project) == "changed"
+    assert Project(str(project)).check("src/auth.py", LATER).state == "fresh"
+    write(file, CODE, LATER + 10)
+    assert state(project) == "fresh"  # the change was taken back
+    for target in ("src/new.py", "lib/", "src/lib", "lib/new.py:42"):
+        assert state(project, target) == "planned"
+    run_git(project, "rm", "-q", "-f", "src/auth.py")
+    assert state(project) == "gone"
+    commit(project, LATER)
+    assert state(project) == state(project, "src/") == "gone"
+
+
+@pytest.mark.parametrize("name", ["--output=x.py", "ä b.py", "new\nline.py"])
+def test_strange_names_are_files_like_others(project: Path, name: str) -> None:
+    write(project / name, CODE, LATER)
+    assert state(project, name) == "changed"
+    commit(project, BEGIN)
+    assert state(project, name) == "fresh"
+    (project / name).unlink()
+    commit(project, LATER)
+    assert state(project, name) == "gone"
 
 
 def test_line_ends_that_git_converts_are_no_change(project: Path) -> None:
@@ -272,25 +236,22 @@ def test_line_ends_that_git_converts_are_no_change(project: Path) -> None:
     run_git(project, "checkout", "-q", "--", "src/auth.py")
     assert b"\r\n" in (project / "src" / "auth.py").read_bytes()
     seen = Project(str(project)).fingerprint_at("src/auth.py", WRITTEN)
-    assert state(project, seen=seen) == "fresh"
-    assert state(project) == "fresh"
+    assert state(project, seen=seen) == state(project) == "fresh"
 
 
 def test_a_project_within_a_repository_sees_its_own_part(home: Path) -> None:
     whole = new_project(home / "work" / "whole")
-    write(whole / "-part" / "src" / "auth.py", CODE)
+    part = whole / "-part"
+    write(part / "src" / "auth.py", CODE)
     write(whole / "src" / "auth.py", b"another")
     commit(whole, BEGIN)
-    age(whole, LATER + 500)
-    part = whole / "-part"
-    assert state(part) == "fresh"
     write(whole / "src" / "auth.py", b"changed", LATER)
     commit(whole, LATER)
+    age(whole, LATER + 500)
     assert state(part) == "fresh"
     run_git(part, "mv", "src/auth.py", "login.py")
     commit(whole, LATER)
-    found = Project(str(part)).check("src/auth.py", WRITTEN)
-    assert found == Freshness("moved", "login.py")
+    assert Project(str(part)).check("src/auth.py", WRITTEN) == Freshness("moved", "login.py")
     run_git(whole, "mv", "./-part/login.py", "login.py")
     commit(whole, LATER)
     assert state(part) == "gone"
@@ -318,83 +279,74 @@ def test_in_a_clone_that_lacks_a_part_nobody_can_tell(
     assert not canary.exists(), canary.read_text(encoding="utf-8")
 
 
-def test_the_fingerprint_of_that_time_comes_from_git_and_spares_it_later(
-    project: Path, asked: list[str]
-) -> None:
+def test_a_fingerprint_spares_git(project: Path, asked: list[str]) -> None:
     then = Project(str(project)).fingerprint("src/auth.py")
     write(project / "src" / "auth.py", CODE + b"more", LATER)
     write(project / "new.py", CODE, LATER)
-    assert Project(str(project)).fingerprint_at("src/auth.py#L1", WRITTEN) == then
-    assert Project(str(project)).fingerprint_at("new.py", WRITTEN) == freshness.THERE
     commit(project, LATER)
     now = Project(str(project)).fingerprint("src/auth.py")
     whole = Project(str(project))
-    assert whole.fingerprint_at("src/auth.py", WRITTEN) == then
+    assert whole.fingerprint_at("src/auth.py#L1", WRITTEN) == then
     assert whole.fingerprint_at("src/auth.py", LATER) == now
-    assert whole.fingerprint_at("new.py", WRITTEN) == then
-    assert whole.fingerprint_at("src", WRITTEN) == freshness.THERE
-    assert whole.fingerprint_at("../x.py", WRITTEN) == ""
+    assert whole.fingerprint_at("new.py", WRITTEN) == then  # as it was committed first
     asked.clear()
     assert state(project, seen=then) == "changed"
     assert state(project, seen=now) == "fresh"
+    for target in ("src", "../x.py", "some-idea", "knowledge/another-memory"):
+        state(project, target)
+    age(project, BEGIN)
+    assert state(project) == "fresh"
     assert asked == []
 
 
 # Moved
 
 
-def test_a_chain_of_renames_is_followed_to_its_end(project: Path) -> None:
-    for number, (old, new) in enumerate(
-        [("src/auth.py", "b.py"), ("b.py", "c.py"), ("c.py", "d.py")]
-    ):
+def test_renames_are_followed_to_their_end(project: Path) -> None:
+    names = ("src/auth.py", "b.py", "c.py", "lib/d.py")
+    (project / "lib").mkdir()
+    for number, (old, new) in enumerate(itertools.pairwise(names)):
         run_git(project, "mv", old, new)
         write(project / new, (project / new).read_bytes() + b"more\n")
-        commit(project, LATER - 2 + number)
-    found = Project(str(project)).check("src/auth.py", WRITTEN)
-    assert found == Freshness("moved", "d.py")
-
-
-@pytest.mark.parametrize(
-    "name", ["bad\nname.py", "bad\x1b[31m.py", "bad\u202ename.py", "b\udcff.py"]
-)
-def test_a_new_name_that_is_no_text_is_not_passed_on(project: Path, name: str) -> None:
-    (project / "src" / "auth.py").rename(project / name)
-    assert state(project) == "gone"
+        if new != "lib/d.py":  # which is staged only
+            commit(project, LATER - 2 + number)
+    run_git(project, "add", "-A")
+    moved = Freshness("moved", "lib/d.py")
+    assert Project(str(project)).check("src/auth.py#L3", WRITTEN) == moved
+    commit(project, LATER)
+    assert Project(str(project)).check("src/auth.py", WRITTEN) == moved
+    run_git(project, "rm", "-q", "lib/d.py")
     commit(project, LATER)
     assert state(project) == "gone"
 
 
-def test_a_rename_to_a_link_or_out_of_sight_is_no_move(project: Path, home: Path) -> None:
+def _out_of_sight(path: Path) -> None:
+    path.rename(path.parent.parent / "b.py")
+    path.symlink_to(path.parent.parent / "b.py")
+
+
+def _unprintable(path: Path) -> None:
+    path.rename(path.with_name("bad\u202ename.py"))
+
+
+@pytest.mark.parametrize("move", [_out_of_sight, _unprintable])
+def test_a_new_name_that_may_not_be_shown_is_no_move(
+    project: Path, move: Callable[[Path], None]
+) -> None:
     run_git(project, "mv", "src/auth.py", "b.py")
     commit(project, LATER)
-    (project / "b.py").rename(home / "b.py")
-    (project / "b.py").symlink_to(home / "b.py")
+    move(project / "b.py")
+    commit(project, LATER)
     assert state(project) == "gone"
 
 
-# What git costs, and what it must not do
+# What git must not do
 
 
-def test_files_not_touched_since_cost_no_process(project: Path, asked: list[str]) -> None:
-    age(project, BEGIN)
-    one = Project(str(project))
-    seen = one.fingerprint("src/auth.py")
-    assert one.check("src/auth.py", WRITTEN).state == "fresh"
-    assert one.check("src/auth.py", WRITTEN, seen).state == "fresh"
-    assert one.check("src", WRITTEN).state == "fresh"
-    assert one.check("../x.py", WRITTEN).state == ""
-    assert one.check("some-idea", WRITTEN).state == ""
-    assert one.check("knowledge/another-memory", WRITTEN).state == ""
-    write(project / "src" / "auth.py", b"changed", LATER)
-    assert Project(str(project)).check("src/auth.py", WRITTEN, seen).state == "changed"
-    assert asked == []
-
-
-@pytest.fixture
-def slow_git(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A git that answers the first question and hangs from then on."""
-    log = home / "slow.log"
-    script = home / "bin" / "git"
+def test_a_git_that_hangs_is_asked_once_and_nobody_can_tell(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, script = home / "slow.log", home / "bin" / "git"
     script.parent.mkdir()
     script.write_text(
         "#!/bin/sh\n"
@@ -408,16 +360,10 @@ def slow_git(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
     # Long enough for the answer to the first question on a busy machine.
     monkeypatch.setattr(git, "TIMEOUT_SECONDS", 2.0)
-    return log
-
-
-def test_a_git_that_hangs_is_asked_once_and_nobody_can_tell(project: Path, slow_git: Path) -> None:
     one = Project(str(project))
-    assert one.check("src/auth.py", WRITTEN).state == ""
-    assert one.check("src/auth.py", WRITTEN - 500).state == ""
-    assert one.check("src/none.py", WRITTEN).state == ""
-    assert one.check("none.py", WRITTEN).state == ""
-    assert slow_git.read_text(encoding="utf-8").count("x") == 2
+    for target in ("src/auth.py", "src/none.py", "none.py"):
+        assert one.check(target, WRITTEN).state == ""
+    assert log.read_text(encoding="utf-8").count("x") == 2
 
 
 def test_hostile_repository_settings_start_nothing_and_change_no_answer(

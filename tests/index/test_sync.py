@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -16,7 +15,7 @@ from retain.app import App
 from retain.errors import RetainError
 from retain.index import sync
 from retain.index.index import Index
-from tests import crash, indexes, malformed
+from tests import indexes, malformed
 
 SETTLED = 150_000_000  # ns, longer than a file is doubted
 
@@ -128,26 +127,6 @@ def test_an_edit_that_keeps_size_and_time_is_seen(
     assert indexes.ids(bank, "albatross") == []
 
 
-@pytest.mark.parametrize("year", [1902, 2038, 2440])
-def test_any_year_in_a_files_times_is_fine(root: Path, bank: Index, year: int) -> None:
-    path = indexes.write(root, "notes/m001", f"the year {year} and an albatross")
-    moment = int((year - 1970) * 365.2425 * 86400)
-    os.utime(path, (moment, moment))
-    assert indexes.ids(bank, "albatross") == ["m001"]
-    indexes.agrees(bank)
-
-
-def test_a_clock_put_back_an_hour_hides_no_change(root: Path, bank: Index) -> None:
-    hour_ago = time.time_ns() - 3_600_000_000_000
-    with mock.patch("time.time_ns", return_value=hour_ago):
-        path = indexes.write(root, "notes/m001", "albatross")
-        assert indexes.ids(bank, "albatross") == ["m001"]
-        _rewrite(path, b"cormorant"[:9])
-        assert indexes.ids(bank, "cormorant") == ["m001"]
-    assert indexes.ids(bank, "cormorant") == ["m001"]
-    indexes.agrees(bank)
-
-
 # Nothing changed
 
 
@@ -256,19 +235,6 @@ def test_force_forgets_what_is_gone(large: Path, held: int) -> None:
         indexes.agrees(bank)
 
 
-def test_half_and_few_are_no_accident(large: Path, root: Path) -> None:
-    with indexes.opened(large) as bank:
-        bank.refresh()
-        for path in sorted((large / "notes").iterdir())[:14]:
-            path.unlink()
-        assert bank.refresh() == sync.Changes(removed=14)
-        indexes.agrees(bank)
-    with indexes.opened(root) as bank:
-        bank.refresh()
-        shutil.rmtree(root / "notes")
-        assert bank.refresh() == sync.Changes(removed=6)
-
-
 def test_a_missing_root_is_an_error_and_everything_returns_with_it(large: Path) -> None:
     letters = indexes.Letters()
     with indexes.opened(large, letters, stays=True) as bank:
@@ -318,31 +284,6 @@ def test_malformed_files_are_found_by_their_text(root: Path, bank: Index) -> Non
     for name, data in samples.items():
         assert (root / "notes" / name).read_bytes() == data
     assert indexes.faults(bank) == []
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
-def test_an_unreadable_file_stops_nobody(tmp_path: Path) -> None:
-    root = indexes.new(tmp_path / "bank")
-    (path, *_) = indexes.many(root, 6)
-    for above in (root, *root.parents):
-        if above.stat().st_uid == 0 and above != Path("/"):
-            above.chmod(above.stat().st_mode | 0o055)
-    for one in (root, *root.rglob("*")):
-        os.chown(one, 65534, 65534)
-    path.chmod(0)
-
-    def look() -> object:
-        os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
-        with indexes.opened(root) as bank:
-            problems = [problem.path for problem in bank.refresh().problems]
-            before = len(indexes.ids(bank, "harbour lantern"))
-            path.chmod(0o600)
-            return problems, before, len(indexes.ids(bank, "harbour lantern"))
-
-    outcome = crash.in_child(look)
-    assert outcome.value == ([str(path)], 5, 6), outcome.message
 
 
 @pytest.mark.parametrize("first, second", [("x.md", "x.json"), ("B.md", "b.md")])
@@ -449,18 +390,6 @@ def test_an_open_bank_sees_collections_come_and_go(root: Path, memory: App) -> N
     _wait_for(memory, "dotterel", ["x"])
     indexes.write(root, "rooted", "an egret at the root")
     _wait_for(memory, "egret", ["rooted"])
-
-
-def test_an_open_bank_sees_what_other_processes_store(root: Path, memory: App) -> None:
-    def put(number: int) -> None:
-        with retain.open(str(root)) as other:
-            other.put(f"a bird called q{indexes.word(number)}", id=f"b{number}", collection="birds")
-
-    for number in range(4):
-        assert not crash.in_child(lambda number=number: put(number)).message  # type: ignore[misc]
-        assert _found(memory, f"q{indexes.word(number)}") == [f"b{number}"]
-    assert not crash.in_child(lambda: bool(retain.open(str(root)).delete("b1"))).message
-    assert _found(memory, f"q{indexes.word(1)}") == []
 
 
 def test_an_update_that_died_half_way_is_looked_at_again(root: Path, bank: Index) -> None:

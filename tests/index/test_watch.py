@@ -79,17 +79,6 @@ def test_files_are_taken_in_whenever_they_change(
     assert _total(told, 1) == Changes(removed=1)
 
 
-def test_what_another_process_took_in_is_told_too(
-    root: Path, start: Callable[..., Queue[Changes]]
-) -> None:
-    told = start(all_events=True)
-    assert told.get(timeout=SECONDS) == Changes()  # nobody knows what was before
-    with indexes.opened(root) as other:
-        indexes.write(root, "notes/a", "text")
-        other.refresh()
-    assert told.get(timeout=SECONDS).held == 0
-
-
 def test_a_directory_that_is_replaced_is_watched_anew(
     root: Path, start: Callable[..., Queue[Changes]]
 ) -> None:
