@@ -1,4 +1,4 @@
-"""Every example in a command's help works when it is typed into a shell."""
+"""Every example in a command's help and in the docs works when it is typed into a shell."""
 
 from __future__ import annotations
 
@@ -11,28 +11,34 @@ import pytest
 
 from retain.cli.command import DECLARED, build
 from tests.cli.door import done
+from tests.conftest import ROOT
 
 # Examples that talk to a model, a server or a person, stay, or change the person's shell.
 _ELSEWHERE = re.compile(
     r"retain (chat|ask|web|mcp|serve|watch|engine|install|completion|migrate)\b|nano|"
-    r"sessions (import|export|show|delete)|hook test stop|inbox|\.\.\. |new decision$"
+    r"sessions (import|export|show|delete)|hook test stop|inbox|\.\.\. |new decision$|pbpaste|"
+    r"retain edit|trash empty|retain +#|hash"
 )
 _MEMORIES = (
     "knowledge/gpu-patterns",
     *(f"memories/auth-{name}" for name in ("plan", 1, 2, 3)),
     *(f"memories/{name}" for name in ("use-mysql", "use-postgres", "q3-migration")),
-    *(f"memories/scratch-{number}" for number in (1, 2)),
+    *(f"memories/{name}" for name in ("scratch-1", "scratch-2", "how-we-deploy", "metal-patterns")),
 )
-_FILES = "notes.md updated.md new.md more.md summary.md".split()
+_FILES = "notes.md updated.md new.md more.md summary.md audit.md".split()
 
 
 def examples() -> list[str]:
     build()  # declares every command
-    blocks = (re.sub(r"\\\n\s*", "", command.about).split("\n") for command in DECLARED.values())
-    lines = [
-        line.strip() for block in blocks for line in block if re.match(r"  (\S.*)?\bretain ", line)
-    ]
-    return sorted({line for line in lines if not _ELSEWHERE.search(line)})
+    texts = [command.about for command in DECLARED.values()]
+    for page in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))):
+        text = page.read_text(encoding="utf-8")
+        blocks = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        texts += [re.sub("^", "  ", block, flags=re.MULTILINE) for block in blocks]
+    lines = re.findall(
+        r"^  ((?:[^#\n ].*)?\bretain .*)", re.sub(r"\\\n\s*", "", "\n".join(texts)), re.MULTILINE
+    )
+    return sorted({line.strip() for line in lines if not _ELSEWHERE.search(line)})
 
 
 @pytest.fixture
@@ -47,8 +53,8 @@ def bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (work / ".retain" / f"{name}.md").write_text(
             f"# {name}\n\nAbout [[src/auth.py]], in its own words.\n", encoding="utf-8"
         )
-    for text in ("more", "and more"):
-        done("append", "gpu-patterns", text, "--quiet")
+    for name in ("gpu-patterns", "gpu-patterns", "how-we-deploy"):
+        done("append", name, "more", "--quiet")
     for name in _FILES:
         (work / name).write_text(f"# {name}\n", encoding="utf-8")
     (work / "questions.txt").write_text("auth\n", encoding="utf-8")
@@ -79,6 +85,10 @@ def ready(line: str) -> None:
     """Do what has to come before an example."""
     if "HEAD" in line or ("use-mysql" in line and "restore" in line):
         done("retire use-mysql")
+    if re.match("retain (restore how-we-deploy *#|put .*How we deploy)", line):
+        done("delete how-we-deploy")
+    if re.search("--id metal-patterns", line):
+        done("delete metal-patterns")
     if "--trash" in line:
         done("delete gpu-patterns")
     if "unarchive" in line:
@@ -89,4 +99,4 @@ def ready(line: str) -> None:
 
 def needs_more(line: str) -> bool:
     """Whether an example names what only its reader has: a handle, a hash, a commit, a draft."""
-    return bool(re.search(r"m:4f2a|3f2a9c01|HEAD|jq|dot -T|/tmp/draft.json", line))
+    return bool(re.search(r"4f2a|3f2a9c01|HEAD|jq|dot -T|/tmp/draft.json", line))
