@@ -26,22 +26,20 @@ _NO_PLUGIN: Final = (
 )
 
 
-@command(
-    "hook",
-    about="""\
-Answer a host's hooks; say which are on, and try one.
-
-A host such as Claude Code calls `retain hook EVENT` with JSON on standard input; the plugin
-sets that up. Events: session-start, user-prompt-submit, pre-tool-use, post-tool-use, stop,
-pre-compact, post-compact, session-end. Any other is answered with nothing. A hook that fails
-lets the host go on as if there were none. `retain hook` alone says which are on; each has a
-switch of its own.
-
-  retain hook
-  retain hook test user-prompt-submit --prompt "which database do we use?"
-  retain config set hooks.stop false""",
-)
+@command("hook")
 def _list(app: App) -> Output:
+    """Answer a host's hooks; say which are on, and try one.
+
+    A host such as Claude Code calls `retain hook EVENT` with JSON on standard input; the plugin
+    sets that up. Events: session-start, user-prompt-submit, pre-tool-use, post-tool-use, stop,
+    pre-compact, post-compact, session-end. Any other is answered with nothing. A hook that fails
+    lets the host go on as if there were none. `retain hook` alone says which are on; each has a
+    switch of its own.
+
+      retain hook
+      retain hook test user-prompt-submit --prompt "which database do we use?"
+      retain config set hooks.stop false
+    """
     from retain.config import SETTINGS
     from retain.hosts.install import find_plugin
 

@@ -27,21 +27,23 @@ def _proposal_arg(**settings: Any) -> Argument:
     return arg("id ID", about, **settings)
 
 
-@command(
-    "inbox",
-    about="""\
-Review the memories that sessions propose.
+@command("inbox")
+def _inbox(app: App, args: Args) -> Output:
+    """Review the memories that sessions propose.
 
-Hooks propose memories and store none: what they find in a session waits here until you
-accept it, change it or drop it. Nothing leaves for good: what you drop can be restored.
+    Hooks propose memories and store none: what they find in a session waits here until you
+    accept it, change it or drop it. Nothing leaves for good: what you drop can be restored.
 
-  retain inbox
-  retain inbox show 1
-  retain inbox accept 1 3
-  retain inbox drop 4f2a
-  retain inbox restore 4f2a
-  retain inbox edit""",
-)
+      retain inbox
+      retain inbox show 1
+      retain inbox accept 1 3
+      retain inbox drop 4f2a
+      retain inbox restore 4f2a
+      retain inbox edit
+    """
+    return _list(app, args)
+
+
 @command("inbox list", flag("--dropped", "those that were dropped"))
 def _list(app: App, args: Args, dropped: bool = False) -> Output:
     """list what waits, or what was dropped"""
