@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from retain.capture.proposal import MAX_TEXT, Proposal
 from retain.errors import Unreadable
@@ -16,8 +16,12 @@ from retain.text.sanitize import visible
 
 ACTIONS: Final = ("keep", "accept", "drop")
 
-_SECTION: Final = re.compile(r"===(?:\s|$)")
-_QUOTED: Final = re.compile(r"\\*===(?:\s|$)")  # a line of a text that begins like a section
+_SECTION: Final = re.compile(r"^(?====(?:\s|$))", re.M)
+_QUOTED: Final = re.compile(r"^\\*===(?=\s|$)", re.M)  # a line of a text that begins like a section
+_FORM: Final = "`=== ACTION ID`, `category: ...`, `title: ...`, a blank line and the text"
+_FIELDS: Final = re.compile(
+    r"=== *(\S+) +(\S+) *\n(?:#.*\n)*category:(.*)\ntitle:(.*)\n(?:[ \t]*\n((?s:.*)))?"
+)
 _HELP: Final = """\
 # {count}. The word after === says what becomes of each:
 #   keep    leave it in the inbox, with the words as they are below (k)
@@ -46,7 +50,7 @@ def compose(proposals: Sequence[Proposal], about: Mapping[str, str]) -> str:
     sections = [_HELP.format(count=count)]
     for proposal in proposals:
         category, title, text = _editable(proposal)
-        text = "\n".join(f"\\{line}" if _QUOTED.match(line) else line for line in text.split("\n"))
+        text = _QUOTED.sub(lambda line: f"\\{line[0]}", text)
         sections.append(
             f"=== keep {proposal.id}\n# {visible(about[proposal.id], keep_newlines=False)}\n"
             f"category: {category}\ntitle: {title}\n\n{text}\n"
@@ -66,57 +70,44 @@ def _editable(proposal: Proposal) -> tuple[str, str, str]:
 def parse(text: str, proposals: Sequence[Proposal]) -> list[Step]:
     """Parse an edited file into steps; raise Unreadable with all faults at once."""
     known = {proposal.id: proposal for proposal in proposals}
-    sections: list[tuple[int, list[str]]] = [(1, [])]  # each with the number of its first line
-    for number, line in enumerate(text.replace("\r\n", "\n").removeprefix("\ufeff").split("\n"), 1):
-        if _SECTION.match(line):
-            sections.append((number, []))
-        sections[-1][1].append(line)
-    above = [line for line in sections.pop(0)[1] if line.strip() and not line.startswith("#")]
-    faults = [f"text above the first section: {line[:60]}" for line in above[:1]]
-    steps = []
-    for number, lines in sections:
+    above, *sections = _SECTION.split(text.replace("\r\n", "\n").removeprefix("\ufeff") + "\n")
+    faults = [
+        f"line {number}: text above the first section: {line[:60]}"
+        for number, line in enumerate(above.split("\n"), 1)
+        if line.strip() and not line.startswith("#")
+    ]
+    steps, number = [], above.count("\n") + 1
+    for section in sections:
         try:
-            steps.append(_step(number, lines, known))
+            steps.append(_parse_section(section, known))
         except ValueError as error:
-            faults.append(str(error))
+            faults.append(f"line {number}: {error}")
+        number += section.count("\n")
     if faults:
         hint = "`retain inbox edit` begins anew."
         raise Unreadable("\n".join(faults), unchanged="Nothing was done.", hint=hint)
     return steps
 
 
-def _step(number: int, lines: Sequence[str], known: dict[str, Proposal]) -> Step:
-    """Parse a section and take its proposal; raise ValueError with the line of a fault."""
-    words = lines[0].split()
-    if len(words) != 3:
-        raise ValueError(f"line {number}: expected `=== ACTION ID`, got {lines[0][:60]!r}")
-    action = next((name for name in ACTIONS if words[1] in (name, name[0])), "")
+def _parse_section(section: str, known: dict[str, Proposal]) -> Step:
+    """Parse a section and take its proposal; raise ValueError for a fault."""
+    match = _FIELDS.fullmatch(section)
+    if not match:
+        raise ValueError(f"expected {_FORM}")
+    action = next((name for name in ACTIONS if match[1] in (name, name[0])), "")
     if not action:
-        raise ValueError(f"line {number}: {words[1]!r} is none of {', '.join(ACTIONS)}")
-    before = known.pop(words[2], None)
+        raise ValueError(f"{match[1]!r} is none of {', '.join(ACTIONS)}")
+    before = known.pop(match[2], None)
     if before is None:
-        raise ValueError(f"line {number}: {words[2]!r} was not opened, or is there twice")
-    fields = _fields(number, lines)
-    if tuple(fields.values()) == _editable(before):
+        raise ValueError(f"{match[2]!r} was not opened, or is there twice")
+    text = _QUOTED.sub(lambda line: line[0][1:], match[5] or "").strip()
+    category, title = match[3].strip(), match[4].strip()
+    if (category, title, text) == _editable(before):
         return Step(action, before, before)
-    for name, value in fields.items():
+    after = before._replace(category=category, title=title, text=text)
+    for name, value in (("category", category), ("title", title), ("text", text)):
         if not value and action != "drop":
-            raise ValueError(f"line {number}: it has no {name}")
-    if len(fields["text"]) > MAX_TEXT:
-        raise ValueError(f"line {number}: its text has more than {MAX_TEXT:,} characters")
-    return Step(action, before, before._replace(**fields))
-
-
-def _fields(number: int, lines: Sequence[str]) -> dict[str, Any]:
-    """A section's category and title, and the text below them."""
-    fields = {"category": "", "title": ""}
-    end = next((at for at, line in enumerate(lines) if not line.strip()), len(lines))
-    for at, line in enumerate(lines[1:end], number + 1):
-        name, colon, value = line.partition(":")
-        if name.strip() in fields and colon and not fields[name.strip()]:
-            fields[name.strip()] = value.strip()
-        elif not line.startswith("#"):
-            what = "expected `category:` and `title:`, then a blank line and the text"
-            raise ValueError(f"line {at}: {what}")
-    body = (line[1:] if _QUOTED.match(line) else line for line in lines[end:])
-    return {**fields, "text": "\n".join(body).strip()}
+            raise ValueError(f"it has no {name}")
+    if len(text) > MAX_TEXT:
+        raise ValueError(f"its text has more than {MAX_TEXT:,} characters")
+    return Step(action, before, after)
