@@ -163,7 +163,7 @@ def _write_directory(target: str, files: _Files) -> None:
 # In
 
 
-def take_over(bank: Bank, plan: Plan, *, replace: bool, allow_secret: bool) -> Imported:
+def import_files(bank: Bank, plan: Plan, *, replace: bool, allow_secret: bool) -> Imported:
     """Store everything or nothing; what is here already is not doubled or overwritten."""
     warnings = [*plan.warnings]
     here = {(key(memory.collection), key(memory.id)): memory for memory in bank.memories()}
@@ -180,16 +180,16 @@ def take_over(bank: Bank, plan: Plan, *, replace: bool, allow_secret: bool) -> I
             same.append(old.ref)
         else:
             differing.append((old, data))
-    placed = bank.place_all(new, differing if replace else ())
+    written = bank.write_all(new, differing if replace else ())
     others = [old.ref for old, _ in differing]
     return Imported(
         plan.source,
-        created=[memory.ref for memory in placed[: len(new)]],
+        created=[memory.ref for memory in written[: len(new)]],
         unchanged=same,
         kept=[] if replace else others,
         replaced=others if replace else [],
         warnings=warnings,
-        changes={memory.path: memory.data for memory in placed},
+        changes={memory.path: memory.data for memory in written},
     )
 
 
@@ -218,7 +218,7 @@ def _redact(path: str, raw: bytes, warnings: list[str], *, allow_secret: bool) -
     return raw if allow_secret else data
 
 
-def plan(source: str, max_bytes: int) -> Plan:
+def read_source(source: str, max_bytes: int) -> Plan:
     """Read everything a source holds, checked, before anything is written."""
     folder, name = os.path.split(os.path.abspath(source))
     source = os.path.join(os.path.realpath(folder), name)  # a person may be behind a link

@@ -218,10 +218,10 @@ def test_everything_in_a_bank_is_private_under_any_umask(tmp_path: Path, umask: 
 
 
 def test_batch_goes_to_the_collection_as_it_is_spelt(root: Path, bank: Bank) -> None:
-    (stored,) = bank.place_all([("Notes", "y.md", b"new")])
+    (stored,) = bank.write_all([("Notes", "y.md", b"new")])
     assert (stored.ref, stored.body) == ("notes/y", "new")
     with pytest.raises(Conflict):
-        bank.place_all([("notes", "z.md", b"new"), ("NOTES", "X.md", b"new")])
+        bank.write_all([("notes", "z.md", b"new"), ("NOTES", "X.md", b"new")])
     assert set(crash.memories(root)) == {"notes/x.md", "notes/y.md"}
 
 
@@ -231,7 +231,7 @@ def test_move_or_untrash_that_fails_half_way_is_undone(root: Path, app: App, act
     if act == "untrash":
         app.delete("x")
     before = crash.files(root)
-    step = (Bank, "replace") if act == "move" else (trash, "discard")
+    step = (Bank, "replace") if act == "move" else (trash, "purge")
     with (
         mock.patch.object(*step, side_effect=OSError(28, "full")),
         pytest.raises(RetainError),
@@ -254,7 +254,7 @@ def test_refused_names_and_sizes_store_nothing(root: Path, app: App) -> None:
     with pytest.raises(LimitExceeded):
         small.create("notes", "big", b"x" * 11)
     with pytest.raises(LimitExceeded):
-        small.place_all([("notes", "a.md", b"x"), ("notes", "big.md", b"x" * 11)])
+        small.write_all([("notes", "a.md", b"x"), ("notes", "big.md", b"x" * 11)])
     with pytest.raises(BadName):
         app.bank.create("skills", "a", b"x")
     assert crash.files(root) == before

@@ -217,7 +217,7 @@ def test_journal_of_a_cloned_project_removes_nothing_outside(
 
 def test_batch_that_meets_a_taken_name_places_nothing(root: Path) -> None:
     with _transaction(root) as (write, *_), pytest.raises(Conflict):
-        write.place_all(
+        write.write_all(
             [
                 FileWrite("fresh", "a.md", NEW),
                 FileWrite("notes", "x.md", OLD),

@@ -245,10 +245,10 @@ class App(Banks):
         """Import another bank, store or export: all of it or nothing."""
         from retain import transfer
 
-        plan = transfer.plan(self._path(source), self.config.number("memory.max_bytes"))
+        plan = transfer.read_source(self._path(source), self.config.number("memory.max_bytes"))
         allow_secret = allow_secret or not self.config.flag("guard.redact_secrets")
         self.ensure_bank()
-        done = transfer.take_over(self.bank, plan, replace=replace, allow_secret=allow_secret)
+        done = transfer.import_files(self.bank, plan, replace=replace, allow_secret=allow_secret)
         if not done.changes:
             return done
         what = f"import {len(done.changes)} memories"

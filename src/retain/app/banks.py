@@ -506,7 +506,7 @@ def _explain(error: NotFound, ref: str, collection: str | None, banks: Sequence[
                 hint=f"Bring it back: retain restore {ref}",
                 details={"trashed": trashed.name},
             )
-    if near := banks[0].near(ref, collection):
+    if near := banks[0].similar_ids(ref, collection):
         error.hint = f"Did you mean {' or '.join(near)}?"
     return error
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from retain.bank.bank import LockedMemory, has_hash, restate_id
+from retain.bank.bank import LockedMemory, matches_hash, set_own_id
 from retain.bank.files import changed_error
 from retain.bank.markdown import (
     MemoryInput,
@@ -266,7 +266,7 @@ def rewrite(banks: Banks, memory: Memory, text: str, *, allow_secret: bool = Fal
     if document.meta.get("id", memory.id) != memory.id:
         move_it = f"`retain move {memory.address} --id NEW` changes it"
         warnings += (f"the file's name is the id; {move_it}",)
-    edited = restate_id(memory._replace(meta=document.meta, data=data))
+    edited = set_own_id(memory._replace(meta=document.meta, data=data))
     with _locked(banks, memory.address) as change:
         data = touch(change.memory, document.meta, edited)
         written = change.write(_check_record(banks, change.memory, data), expect=memory.hash)
@@ -323,7 +323,7 @@ def move_over(
             hint="Take the secret out of it first.",
         )
     # Only its own name for itself may change.
-    data = restate_id(before._replace(id=to_id)) if to_id else before.data
+    data = set_own_id(before._replace(id=to_id)) if to_id else before.data
     other.ensure_bank()
     collection = before.collection if to_collection is None else to_collection
     created = other.bank.create(collection, to_id or before.id, data)
@@ -366,7 +366,7 @@ def merge(
             hint="Name two or more; `retain update` and `retain move` change a single one.",
         )
     for memory in memories:
-        if not has_hash(memory, (expect or {}).get(memory.address, "")):
+        if not matches_hash(memory, (expect or {}).get(memory.address, "")):
             raise changed_error(memory.path, "merged")
     collection, name = split_ref(into, collection)
     collection = memories[0].collection if collection is None else collection
@@ -461,7 +461,7 @@ def restore(
         else:
             old = history.at(memory, version)
             # An older text may state the id the memory had then, and an older `updated_at`.
-            data = restate_id(old._replace(id=memory.id))
+            data = set_own_id(old._replace(id=memory.id))
             if data != memory.data and old.meta and not old.problem:
                 data = edit_file(memory.path, data, {"updated_at": now()})
             data = _check_record(banks, memory, data)

@@ -152,7 +152,7 @@ class Bank:
         with root.child(entry.collection) as folder:
             yield folder, self.read(folder, entry)[0]
 
-    def near(self, ref: str, collection: str | None = None) -> list[str]:
+    def similar_ids(self, ref: str, collection: str | None = None) -> list[str]:
         """Ids that are like the one a reference names."""
         import difflib
 
@@ -351,7 +351,7 @@ class Bank:
 
     # Writing several
 
-    def place_all(
+    def write_all(
         self, new: Sequence[tuple[str, str, bytes]], changed: Sequence[tuple[Memory, bytes]] = ()
     ) -> list[Memory]:
         """Store many memories (collection, file name, bytes) and new texts: all or none."""
@@ -378,7 +378,7 @@ class Bank:
                 with versions_dir(root, memory.collection, memory.id, create=True) as versions:
                     label = history.next_label(versions, name)
                 files.append(FileWrite(memory.collection, name, data, memory.data, label))
-            transaction.place_all(files)
+            transaction.write_all(files)
             for memory, _ in changed:
                 with versions_dir(root, memory.collection, memory.id) as versions:
                     history.prune_versions(transaction, versions, self.max_versions)
@@ -406,16 +406,14 @@ class Bank:
             undo.callback(transaction.remove, target.folder, os.path.basename(after.path))
             trashed = []
             for memory in sources:
-                file = os.path.basename(memory.path)
                 folder = opened.enter_context(transaction.root.child(memory.collection))
                 try:
-                    thrown = trash.throw_away(
-                        transaction, folder, file, memory.collection, memory.data
-                    )
+                    entry = trash.move_to_trash(transaction, folder, memory)
                 except (Conflict, FileNotFoundError):
                     raise changed_error(memory.path, "merged") from None
-                undo.callback(trash.take_back, transaction, thrown, folder, file)
-                trashed.append(thrown)
+                name = os.path.basename(memory.path)
+                undo.callback(trash.restore, transaction, entry, folder, name)
+                trashed.append(entry)
             undo.pop_all()
             return after, trashed
 
@@ -423,60 +421,60 @@ class Bank:
 
     def untrash(self, wanted: str, *, collection: str | None = None, to_id: str = "") -> Written:
         """Bring back the newest trashed memory of that id, or that very trash entry."""
-        thrown = self.find_trashed(wanted, collection)
-        if thrown is None:
+        entry = self.find_trashed(wanted, collection)
+        if entry is None:
             raise NotFound(
                 f"there is no {wanted!r} in the trash of {self.root}",
                 hint="`retain trash list` shows what can be brought back.",
             )
-        if thrown.collection == trash.CHATS:
+        if entry.collection == trash.CHATS:
             raise UsageError(
-                f"{thrown.id} is a chat, not a memory",
-                hint=f"Bring it back: retain sessions import {thrown.path}",
+                f"{entry.id} is a chat, not a memory",
+                hint=f"Bring it back: retain sessions import {entry.path}",
             )
-        suffix = os.path.splitext(thrown.name)[1]
+        suffix = os.path.splitext(entry.name)[1]
         suffix = suffix if suffix in SUFFIXES else ".md"
-        with self.lock_name(thrown.collection, to_id or thrown.id, suffix) as target:
+        with self.lock_name(entry.collection, to_id or entry.id, suffix) as target:
             new = target.memory
             if not target.is_new:
-                command = f"`retain restore --trash {thrown.name} --id NEW`"
+                command = f"`retain restore --trash {entry.name} --id NEW`"
                 raise taken_error(new.path, f"Bring it back under another id: {command}.")
-            written = target.create(restate_id(self.read_trashed(thrown)._replace(id=new.id)))
+            written = target.create(set_own_id(self.read_trashed(entry)._replace(id=new.id)))
             try:
-                trash.discard(target.transaction, thrown)
+                trash.purge(target.transaction, entry)
             except OSError:
                 target.transaction.remove(target.folder, os.path.basename(new.path))
                 raise
             return written._replace(status="restored")
 
-    def put_aside(self, memory: Memory, text: str) -> Trashed:
+    def keep_conflict(self, memory: Memory, text: str) -> Trashed:
         """Keep in the trash what someone meant to make of a memory, as JSON."""
         with self.transaction(memory.path) as transaction:
             name = f"{memory.id}.json"
-            return trash.put_aside(transaction, name, memory.collection, f"{text}\n".encode())
+            return trash.add_conflict(transaction, name, memory.collection, f"{text}\n".encode())
 
-    def discard(self, trashed: Trashed) -> None:
+    def purge(self, trashed: Trashed) -> None:
         """Destroy one entry of the trash for good."""
         with self.transaction(trashed.path) as transaction:
-            trash.discard(transaction, trashed)
+            trash.purge(transaction, trashed)
 
     def empty_trash(self, before: str = "") -> list[Trashed]:
         """Destroy what is in the trash, or was deleted before a time, and its earlier texts."""
         with self.transaction(TRASH) as transaction:
             root = transaction.root
             entries = trash.list_trash(root)
-            doomed = [entry for entry in entries if not before or entry.deleted_at < before]
-            for entry in doomed:
-                trash.discard(transaction, entry)
+            purged = [entry for entry in entries if not before or entry.deleted_at < before]
+            for entry in purged:
+                trash.purge(transaction, entry)
             left = {(entry.collection, entry.id) for entry in trash.list_trash(root)}
-            for collection, name in {(entry.collection, entry.id) for entry in doomed} - left:
+            for collection, name in {(entry.collection, entry.id) for entry in purged} - left:
                 with contextlib.suppress(NotFound), root.child(collection) as folder:
                     if any(folder.has(f"{name}{suffix}") for suffix in SUFFIXES):
                         continue  # another memory has the name by now, and the versions with it
                 with contextlib.suppress(NotFound), versions_dir(root, collection, name) as kept:
                     for version in history.list_versions(kept):
                         transaction.remove(kept, version.name)
-        return doomed
+        return purged
 
     # What every write shares
 
@@ -559,13 +557,13 @@ class LockedMemory(NamedTuple):
         The old text becomes a version. A text that comes second is kept in the trash.
         """
         before, entry = self.memory, self._entry
-        if has_hash(before, expect):
+        if matches_hash(before, expect):
             if data == before.data:
                 return Written(before, "unchanged")
             with contextlib.suppress(Conflict):
                 kept = self.bank.replace(self.transaction, self.folder, entry, data, before.data)
                 return Written(self.bank.parse(self.folder.path, entry, data), status, kept)
-        aside = trash.put_aside(self.transaction, entry.name, entry.collection, data)
+        aside = trash.add_conflict(self.transaction, entry.name, entry.collection, data)
         raise Conflict(
             f"{before.path} was changed by someone else since it was read",
             unchanged=f"It is as they left it; your text is in the trash as {aside.name}.",
@@ -575,10 +573,9 @@ class LockedMemory(NamedTuple):
 
     def delete(self, expect: str = "") -> Trashed:
         """Move the memory to the trash."""
-        if not has_hash(self.memory, expect):
+        if not matches_hash(self.memory, expect):
             raise changed_error(self.memory.path, "deleted")
-        collection, name = self._entry
-        return trash.throw_away(self.transaction, self.folder, name, collection, self.memory.data)
+        return trash.move_to_trash(self.transaction, self.folder, self.memory)
 
     def move(self, to_collection: str | None = None, to_id: str = "") -> Written:
         """Give the memory another collection or id; its versions go with it."""
@@ -602,11 +599,11 @@ class LockedMemory(NamedTuple):
                 history.move_versions(transaction, *places)
                 undo.callback(history.move_versions, transaction, *places[::-1])
                 moved = bank.parse(there.path, entry, self.memory.data)
-                written = LockedMemory(bank, transaction, there, moved).restate("moved")
+                written = LockedMemory(bank, transaction, there, moved).set_own_id("moved")
                 undo.pop_all()
             return written
 
-    def restate(self, status: str) -> Written:
+    def set_own_id(self, status: str) -> Written:
         """Make a file's own `id:` agree with its name after it got a new one.
 
         The name is the identity. A kill before this leaves a stale `id:`, which status reports;
@@ -615,17 +612,17 @@ class LockedMemory(NamedTuple):
         memory = self.memory
         if str(memory.meta.get("id", memory.id)) == memory.id:
             return Written(memory, status)
-        written = self.write(restate_id(memory), status=status)
+        written = self.write(set_own_id(memory), status=status)
         return written._replace(status=status)
 
 
-def has_hash(memory: Memory, expect: str) -> bool:
+def matches_hash(memory: Memory, expect: str) -> bool:
     """Whether a memory has the hash, or the beginning of it, that somebody has read."""
     wanted = expect.removeprefix("sha256:").lower()
     return not expect or (len(wanted) >= 8 and memory.hash.startswith(wanted))
 
 
-def restate_id(memory: Memory) -> bytes:
+def set_own_id(memory: Memory) -> bytes:
     """A memory's bytes with its own `id:` set to its name, if it states one."""
     if memory.problem or "id" not in memory.meta:
         return memory.data

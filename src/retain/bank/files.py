@@ -328,7 +328,7 @@ class WriteTransaction:
         os.unlink(name, dir_fd=folder.fd)
         folder.sync()
 
-    def place_all(self, files: Sequence[FileWrite]) -> None:
+    def write_all(self, files: Sequence[FileWrite]) -> None:
         """Place many files, new ones and new texts of old ones: all of them or none.
 
         A journal names them before the first is placed; whoever finds one, this process after a
@@ -515,8 +515,8 @@ def locked(root: Directory, patience: float | None = None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def turn(folder: str, patience: float | None = None) -> Iterator[Directory]:
-    """Wait for a turn at a state directory, made if it is new, and hold it.
+def lock_state(folder: str, patience: float | None = None) -> Iterator[Directory]:
+    """Hold the lock of a state directory, made if it is new.
 
     It may be deleted at any time: whatever is done here must also be right when two do it.
     """

@@ -10,33 +10,32 @@ from typing import Final
 
 from retain.bank.files import TRASH, Directory, WriteTransaction, changed_error
 from retain.errors import NotFound, Unsafe
-from retain.memory import Trashed
+from retain.memory import Memory, Trashed
 
 CHATS: Final = ".sessions"  # where deleted chats lie in it; no collection can be called so
 CONFLICT: Final = ".conflict"  # how the id of a text ends that lost a race
 _NAME = re.compile(r"(.+)_([0-9]{8}_[0-9]{6})(?:-([0-9]{1,9}))?(?:\.md|\.json)")
 
 
-def throw_away(
-    transaction: WriteTransaction, folder: Directory, name: str, collection: str, expected: bytes
-) -> Trashed:
-    """Move a memory's file into the trash, unless it is no longer the one expected."""
-    with transaction.root.descend(TRASH, collection, create=True) as trash:
+def move_to_trash(transaction: WriteTransaction, folder: Directory, memory: Memory) -> Trashed:
+    """Move a memory's file into the trash, unless it is no longer as it was read."""
+    name = os.path.basename(memory.path)
+    with transaction.root.descend(TRASH, memory.collection, create=True) as trash:
         new = _free_name(trash, name)
         transaction.move(folder, name, trash, new)
-        if not trash.holds(new, expected):
+        if not trash.holds(new, memory.data):
             transaction.move(trash, new, folder, name)
-            raise changed_error(os.path.join(folder.path, name))
-        return _describe(trash, new, collection)
+            raise changed_error(memory.path, "deleted")
+        return _describe(trash, new, memory.collection)
 
 
-def put_aside(transaction: WriteTransaction, name: str, collection: str, data: bytes) -> Trashed:
+def add_conflict(transaction: WriteTransaction, name: str, collection: str, data: bytes) -> Trashed:
     """Keep a text that lost a race where its writer can find it."""
     stem, suffix = os.path.splitext(name)
-    return keep(transaction, f"{stem}{CONFLICT}{suffix}", collection, data)
+    return add(transaction, f"{stem}{CONFLICT}{suffix}", collection, data)
 
 
-def keep(transaction: WriteTransaction, name: str, collection: str, data: bytes) -> Trashed:
+def add(transaction: WriteTransaction, name: str, collection: str, data: bytes) -> Trashed:
     """Put a text into the trash that has no file of its own."""
     with transaction.root.descend(TRASH, collection, create=True) as trash:
         new = _free_name(trash, name)
@@ -44,13 +43,13 @@ def keep(transaction: WriteTransaction, name: str, collection: str, data: bytes)
         return _describe(trash, new, collection)
 
 
-def take_back(transaction: WriteTransaction, entry: Trashed, folder: Directory, name: str) -> None:
+def restore(transaction: WriteTransaction, entry: Trashed, folder: Directory, name: str) -> None:
     """Move a trashed file back among the memories."""
     with transaction.root.descend(TRASH, entry.collection) as trash:
         transaction.move(trash, entry.name, folder, name)
 
 
-def discard(transaction: WriteTransaction, entry: Trashed) -> None:
+def purge(transaction: WriteTransaction, entry: Trashed) -> None:
     """Destroy a trashed file for good."""
     with transaction.root.descend(TRASH, entry.collection) as trash:
         transaction.remove(trash, entry.name)

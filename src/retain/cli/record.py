@@ -160,7 +160,7 @@ def _change(app: App, memory: Memory, record: dict[str, object], args: Args) -> 
     except Conflict as error:
         if args.input == "-":  # what came through a pipe is nowhere else
             text = json.dumps(record, ensure_ascii=False, indent=2)
-            aside = app.bank.put_aside(memory, text)
+            aside = app.bank.keep_conflict(memory, text)
             error.hint += f" Your record is in the trash as {aside.name}."
         raise
 

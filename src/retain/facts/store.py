@@ -17,7 +17,7 @@ from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
 from retain.app import App
-from retain.bank.files import Directory, saving, turn
+from retain.bank.files import Directory, lock_state, saving
 from retain.errors import Busy, Conflict, NotFound, RetainError, UsageError
 from retain.facts import compare, memory_md
 from retain.facts.compare import same_key
@@ -414,7 +414,7 @@ class Facts:
     @contextlib.contextmanager
     def _lock(self) -> Iterator[Directory]:
         folder = state_directory(self._app.bank.root, os.environ)
-        with turn(folder, _LOCK_SECONDS) as state:
+        with lock_state(folder, _LOCK_SECONDS) as state:
             yield state
 
     def _read_list(self) -> bytes | None:

@@ -294,7 +294,7 @@ class Records:
         if all(memory.data == data for memory, data in texts):
             return Outcome("already_superseded", old), Outcome("unchanged", new)
         # Both or neither: a reader never meets one that names a successor unaware of it.
-        replaced, successor = self.bank.place_all((), texts)
+        replaced, successor = self.bank.write_all((), texts)
         changes = {memory.path: memory.data for memory in (replaced, successor)}
         message = f"supersede {old.ref} by {new.ref}"
         return (
@@ -328,7 +328,7 @@ class Records:
                 changes[memory.path] = None
                 deleted.append(aged)
                 if not self.rules.archive_retired:
-                    self.bank.discard(trashed)
+                    self.bank.purge(trashed)
         return Collected(deleted, retired, problems, changes)
 
     def _find_aged(self) -> tuple[list[Aged], list[Aged], list[str]]:

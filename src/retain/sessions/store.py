@@ -191,10 +191,10 @@ class Sessions:
         """Write a chat to the bank's trash, from where it can be imported again; then remove it."""
         chat = self.chat(session_id)
         with Directory.open(self._root) as root, WriteTransaction.open(root, self.path) as shop:
-            kept = trash.keep(shop, f"{chat.id}.json", trash.CHATS, formats.as_json(chat).encode())
+            kept = trash.add(shop, f"{chat.id}.json", trash.CHATS, formats.as_json(chat).encode())
             with self._database.writing() as connection:
                 if rows.chat(connection, chat.id) != chat:
-                    trash.discard(shop, kept)
+                    trash.purge(shop, kept)
                     raise _still_used(chat.id)
                 _remove(connection, chat.id)
         self._database.purge()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
-from retain.bank.files import turn, write_whole
+from retain.bank.files import lock_state, write_whole
 from retain.errors import LimitExceeded, NotFound, RetainError, Unreadable, UsageError
 from retain.locate import state_home
 
@@ -68,7 +68,7 @@ class Searches:
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
         """Between reading the file and writing it nobody else may do either."""
-        with turn(os.path.dirname(self._path)):
+        with lock_state(os.path.dirname(self._path)):
             yield
 
     def _read(self) -> dict[str, str]:
