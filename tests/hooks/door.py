@@ -13,46 +13,12 @@ from typing import Any
 from retain.hooks import Answer, Call, respond
 from retain.locate import state_directory
 from tests.capture import transcripts
-from tests.records.filing import FOLDERS
+from tests.records.filing import CONTENT, FOLDERS
 
 # Each process has its own, as what hooks leave in /tmp is named after it.
 SESSION = f"0c3cb3c4-2f57-4ae8-9a4e-{os.getpid():012x}"
 OTHER = f"1c3cb3c4-2f57-4ae8-9a4e-{os.getpid():012x}"
 NOW = "2026-05-08T12:00:00Z"
-CONTENT: Mapping[str, Mapping[str, object]] = {
-    "decision": {
-        "status": "accepted",
-        "context": "Sessions must live in one place",
-        "decision": "Use the walrus",
-        "rationale": ["simple"],
-    },
-    "constraint": {
-        "kind": "limitation",
-        "rule": "One hundred requests a minute",
-        "impact": ["batches"],
-        "severity": "high",
-        "active": True,
-    },
-    "preference": {
-        "topic": "style",
-        "value": "Functions before classes",
-        "reason": "they read better",
-        "strength": "strong",
-    },
-    "tech_debt": {
-        "status": "open",
-        "priority": "high",
-        "description": "The cache is never emptied",
-        "reason_deferred": "time",
-    },
-    "session_summary": {
-        "goal": "Mend the lantern",
-        "outcome": "partial",
-        "completed": ["wick"],
-        "next_actions": ["buy oil"],
-    },
-    "runbook": {"trigger": "it is dark", "steps": ["light it"], "verification": "it is light"},
-}
 # Two lines that decide something for a reason: a score of 0.53, where 0.4 is enough.
 DECIDED = "We decided on Postgres because it is known.\nWe chose argon2 over bcrypt."
 

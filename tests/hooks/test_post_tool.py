@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from retain.hooks import Answer
-from tests.hooks.door import CONTENT, ask, kept, nothing, record
+from tests.hooks.door import ask, kept, nothing, record
+from tests.records.filing import CONTENT
 
 WARNING = "WARNING: Write to memory file bypassed PreToolUse guard: "
 VALID = "WARNING: File is valid but was written directly (bypassed guard): "

@@ -38,19 +38,16 @@ def test_a_brief_has_its_parts_in_order(kind: str, request: pytest.FixtureReques
     assert [line.partition(" -> ")[0] for line in lines] == [
         "Preferences:",
         "- [PREFERENCE] The preference of its kind",
-        "  2026-05-08: value: Functions before classes; reason: they read better",
+        "  2026-05-08: value: spaces; reason: house style",
         "Constraints:",
         "- [CONSTRAINT] The constraint of its kind",
-        "  2026-05-08: rule: One hundred requests a minute; impact: batches",
+        "  2026-05-08: rule: ten requests a second; impact: slow imports",
         "Open work:",
         "- [TECH_DEBT] The tech_debt of its kind",
-        "  2026-05-08: description: The cache is never emptied",
+        "  2026-05-08: description: no retries",
         "Last sessions:",
         "- [SESSION_SUMMARY] The session_summary of its kind",
-        (
-            "  2026-05-08: goal: Mend the lantern; outcome: partial; completed: wick; "
-            "next actions: buy oil"
-        ),
+        "  2026-05-08: goal: Move the queue; outcome: success; completed: queue moved",
     ]
 
 

@@ -174,7 +174,8 @@ class Session:
     def close(self) -> None:
         """Record how far the transcript was judged, unless time ran out."""
         if not self._is_cut:
-            self.state.judged, self.state.last = self._end, _digest(self._last)
+            self.state.judged = self._end
+            self.state.last = _digest(self._last) if self._last else ""
 
     def explain(self, category: str = "") -> str:
         """Why nothing was found, of any category or of one."""
