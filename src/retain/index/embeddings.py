@@ -95,7 +95,8 @@ class VectorCache:
 
             logging.getLogger(__name__).debug("%s cannot be used: %s", self.path, error)
             if is_damage(error):
-                os.unlink(self.path)
+                with contextlib.suppress(OSError):
+                    os.unlink(self.path)
 
 
 def _today() -> int:

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from retain.errors import ConfigError
+from retain.errors import ConfigError, RetainError
 from retain.index import embed
 from retain.index.database import Damaged, Database, Replaced, fact
-from retain.index.embed import EmbedderError
 from retain.index.fulltext import Counts
 from retain.locate import is_network, state_directory
 
@@ -64,7 +63,6 @@ class Index:
     ) -> None:
         self.bank = bank
         self.database = Database(state_directory(bank.root, env), os.path.realpath(bank.root))
-        self.counts = Counts()
         self._env = env
         self.project_root = project
         self._model = model
@@ -98,6 +96,11 @@ class Index:
         from retain.index.embeddings import VectorCache
 
         return VectorCache(self._env)
+
+    @cached_property
+    def counts(self) -> Counts:
+        """How many memories have each term, as far as somebody has asked."""
+        return Counts()
 
     @cached_property
     def embedder(self) -> Embedder | None:
@@ -209,7 +212,7 @@ class Index:
         self.held = changes.held
         if changes.any:
             self.has_news = True
-            with contextlib.suppress(EmbedderError):  # the next search says so
+            with contextlib.suppress(RetainError):  # the next search says so
                 # Texts may have had vectors before, in this bank or another.
                 self.make_vectors(only_known=True)
         return changes
@@ -242,10 +245,10 @@ class Index:
         embedder = self.embedder
         if embedder is None or (only_known and not os.path.exists(self.cache.path)):
             return 0
-        work = partial(embeddings.make_vectors, self.database, self.cache, embedder)
-        return self._mend(
-            partial(work, only_known=only_known, progress=progress, is_stopped=is_stopped)
-        )
+        make = partial(embeddings.make_vectors, self.database, self.cache, embedder)
+        if only_known:
+            return make(only_known=True)
+        return self._mend(partial(make, progress=progress, is_stopped=is_stopped))
 
     def _is_quiet(self, folders: dict[str, tuple[int, int]]) -> bool:
         """Whether nobody has changed a file since the last look, as far as the system tells.

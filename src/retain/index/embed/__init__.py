@@ -33,6 +33,7 @@ MINILM_SHA256: Final = "40d267bc67a201b5ae6d07dd60a71325b2668aa682c5f1398045a495
 
 _MAX_WORKERS: Final = 4
 _LEAST_SHARE: Final = 8  # texts that are worth a thread
+_BAD_FILES: Final = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _WARM_TIMEOUT: Final = 0.5  # seconds; loading the model takes about as long
 
 
@@ -145,13 +146,7 @@ class LocalModel(Embedder):
                 self._sha256 = sha256
                 try:
                     self._encoder = Encoder(files)
-                except (
-                    ValueError,
-                    LookupError,
-                    TypeError,
-                    AttributeError,
-                    RecursionError,
-                ) as error:
+                except _BAD_FILES as error:
                     what = "it lacks " if isinstance(error, LookupError) else ""
                     raise self._unusable(f"{what}{error}") from error
             return self._encoder
@@ -210,21 +205,16 @@ class WarmModel(Embedder):
         return vectors
 
     def query(self, text: str) -> FloatArray:
-        """The unit vector of one text."""
-        vectors = self._ask([text])
-        return self._local.query(text) if vectors is None else vectors[0]
-
-    def _ask(self, texts: Sequence[str]) -> FloatArray | None:
-        """Ask the warm processes; who does not answer once is not asked again."""
+        """The unit vector of one text; who does not answer once is not asked again."""
         import numpy as np
 
-        request = {"op": "embed", "texts": list(texts), "model": self.name}
+        request = {"op": "embed", "texts": [text], "model": self.name}
         while self._banks:
             answer = client.ask(self._banks[0], request, _WARM_TIMEOUT) or {}
             with contextlib.suppress(KeyError, TypeError, ValueError):
-                data = b"".join(map(base64.b64decode, answer["vectors"]))
-                vectors = np.frombuffer(data, "<f4").reshape(len(texts), self.dimension)
-                if answer["model"] == self.name:
-                    return vectors.astype(np.float32)
+                (encoded,) = answer["vectors"]
+                vector = np.frombuffer(base64.b64decode(encoded), "<f4").astype(np.float32)
+                if answer["model"] == self.name and len(vector) == self.dimension:
+                    return vector
             self._banks = self._banks[1:]
-        return None
+        return self._local.query(text)
