@@ -170,10 +170,10 @@ class Records:
     ) -> Written:
         """Put a record in the place of an earlier one, whose history and text below it goes on."""
         memory = taken.memory
-        old = _load(memory)
         if not is_record(memory) or not memory.path.endswith(suffix):
             hint = "Choose another name; a memory of another kind has this one."
             raise lifecycle.taken_error(memory.ref, memory.status, hint)
+        old = load_record(memory)
         lifecycle.refuse_overwrite(old, memory.ref, now(), force=force)
         entry = lifecycle.change_entry(now(), "Replaced by a new record", "record")
         entries = [*lifecycle.changes_of(record), entry]
@@ -256,6 +256,7 @@ class Records:
                     f"{memory.ref} is no typed memory, and has no fields",
                     hint="Change its text, or rewrite its file.",
                 )
+            forms.find_category(memory.type, self.rules)
             stated["content"] = forms.revise(old["content"], clean["content"])
             data = merge.check_edit(memory, edit_record({**old, **stated}, memory), self.rules)
             written = change.write(data, expect=expect)
