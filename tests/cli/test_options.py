@@ -358,7 +358,6 @@ def test_limit_must_be_a_number_of_memories() -> None:
         ("append note", "no text to add"),
         ("append note - --content -", "not allowed with"),
         ("put -", "no text to store"),
-        ("update note --tags x --expect abc", "not a hash"),
         ('update note --metadata {"id":"x"}', "cannot set the id"),
         ("update note --metadata [1]", "JSON object"),
         (r'put - --id x --metadata {"a":"\ud800"}', "not valid UTF-8"),

@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import importlib
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -104,7 +105,9 @@ def arg(spec: str, about: str = "", *, completes: str = "", **settings: Any) -> 
         choices = tuple(value.split("|"))
         settings = {"choices": choices, "default": choices[0], **settings}
     elif value:
-        settings = {"metavar": value, "type": _TYPES.get(value, str), **settings}
+        settings["metavar"] = value
+    if value in _VALUES:
+        settings["type"] = partial(_read_value, value)
     if about:
         settings["help"] = about
 
@@ -149,57 +152,32 @@ def _add_all(parser: Any, arguments: Iterable[Argument]) -> None:
         argument(parser)
 
 
-def _count(text: str) -> int:
-    """A number of things, as argparse takes it."""
-    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
-    return int(text)
-
-
-def _share(text: str) -> float:
-    """A score or a threshold, as argparse takes it."""
-    with contextlib.suppress(ValueError):
-        if 0 <= float(text) <= 1:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
-
-
-def _duration(text: str) -> int:
-    """The seconds of a time such as 90s, 30m, 8h or 30d, as argparse takes it."""
-    unit = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}.get(text[-1:], 0)
-    if not text[:-1].isdecimal() or len(text) > 7 or not int(text[:-1]) * unit:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 30m, 8h or 30d")
-    return int(text[:-1]) * unit
-
-
-def _filled(text: str) -> str:
-    """A value that may not be empty, as argparse takes it."""
-    if not text:
-        raise argparse.ArgumentTypeError("the value is empty")
-    return text
-
-
-def _hash(text: str) -> str:
-    digits = text.removeprefix("sha256:").lower()
-    if not 8 <= len(digits) <= 64 or digits.strip("0123456789abcdef"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a hash: 8 to 64 hexadecimal digits")
-    return digits
-
-
-def _words(text: str) -> list[str]:
-    """Words that are given with commas between them."""
+def _split(text: str) -> list[str]:
     return [word for part in text.split(",") if (word := part.strip())]
 
 
-_TYPES: Final[dict[str, Callable[[str], object]]] = {
-    "A,B": _words,
-    "BANK": _filled,
-    "HASH": _hash,
-    "ID": _filled,
-    "N": _count,
-    "TIME": _duration,
-    "X": _share,
+def _seconds(text: str) -> int:
+    return int(text[:-1]) * {"s": 1, "m": 60, "h": 3_600, "d": 86_400}[text[-1]]
+
+
+# What a value is called in the help: what it looks like, how it is read, and what it is in words.
+_VALUES: Final[dict[str, tuple[str, Callable[[str], object], str]]] = {
+    "A,B": ("(?s:.*)", _split, "words with commas"),
+    "ID": ("(?s:.+)", str, "a name"),
+    "N": ("0*[1-9][0-9]{0,8}", int, "a number from 1 on"),
+    "TIME": ("0*[1-9][0-9]{0,5}[smhd]", _seconds, "a time such as 90s, 30m, 8h or 30d"),
+    "X": (r"1(\.0*)?|0|0?\.[0-9]+", float, "a number between 0 and 1"),
 }
+
+
+def _read_value(kind: str, text: str) -> object:
+    """Read a value by what it is called, for argparse."""
+    pattern, read, words = _VALUES[kind]
+    if not re.fullmatch(pattern, text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {words}")
+    return read(text)
+
+
 # Arguments of several commands, which a declaration names as people write them.
 SHARED: Final[dict[str, Argument]] = {
     "ID": memory_arg(),
@@ -231,7 +209,7 @@ SHARED: Final[dict[str, Argument]] = {
 _COMMON: Final = argument_group(
     "which bank, and how to answer",
     # No default, so that they may stand before or after the command's name.
-    arg("--bank PATH", "use the bank at PATH", type=_filled, default=argparse.SUPPRESS),
+    arg("--bank PATH", "use the bank at PATH", default=argparse.SUPPRESS),
     flag("--local", "use the project's bank only", default=argparse.SUPPRESS),
     flag("--global", "use your global bank only", dest="everywhere", default=argparse.SUPPRESS),
     flag("--json", "answer in JSON", default=argparse.SUPPRESS),
@@ -309,7 +287,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def build(names: Iterable[str] = COMMANDS) -> Parser:
-    """Build the parser, with the arguments of these commands _filled in."""
+    """Build the parser, with the arguments of these commands filled in."""
     parser = Parser(prog="retain", add_help=False)
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--version", action="version", version=f"retain {__version__}")
@@ -409,6 +387,8 @@ def parse(argv: Sequence[str]) -> Args:
             f"`{args.called}` does not take {' '.join(rest)}",
             hint=f"`{args.called} --help` shows how it is called.",
         )
+    if args.bank == "":
+        raise UsageError("--bank needs a path")
     args.json = args.json or args.format == "json"
     return args
 
