@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import os
 from pathlib import Path
@@ -117,8 +118,12 @@ class Store:
         said: Record = json.loads(ran.out)
         return said
 
+    @functools.cached_property
+    def app(self) -> App:
+        return App(bank=str(self.root), cwd=str(self.project))
+
     def memory(self, ref: str) -> Memory:
-        return App(bank=str(self.root), cwd=str(self.project)).bank.find(ref)
+        return self.app.bank.find(ref)
 
     def record(self, ref: str) -> Record:
         return codec.load_record(self.memory(ref))
