@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -55,22 +54,6 @@ def test_search_over_all_collections_and_in_one_as_in_document_000(notes: App) -
         "knowledge/gpu-patterns"
     )
     assert found(notes, "GPU acceleration", collection="memory")[:1] != ["knowledge/gpu-patterns"]
-
-
-def test_memories_are_found_with_tags_and_type_as_in_document_003(thinking: App) -> None:
-    plan = "Plan to refactor [[src/auth.py]] to use JWT tokens.\n\n## Goals\n- Remove sessions"
-    thinking.put(plan, id="auth-refactor-plan", tags=["refactor", "auth"], type="plan")
-    thinking.put("The authentication tests are slow.", id="slow", tags=["auth"], type="journal")
-    thinking.put("Improve the build.", id="build", tags=["ci"], type="plan")
-    answer = thinking.search(
-        "authentication improvements", 10, tags=["auth", "security"], type="plan"
-    )
-    (hit,) = answer.hits
-    assert (hit.id, hit.type, hit.status) == ("auth-refactor-plan", "plan", "active")
-    assert hit.tags == ("refactor", "auth")
-    assert hit.text.startswith("Plan to refactor [[src/auth.py]]")
-    assert hit.path == os.path.abspath("bank/memories/auth-refactor-plan.md")
-    assert 0 < hit.score <= 1
 
 
 def test_meaning_finds_what_shares_no_word(notes: App) -> None:

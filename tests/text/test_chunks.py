@@ -9,7 +9,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from retain.text.chunks import Chunk, split_chunks
-from tests.growth import grows_linearly
 from tests.text.test_frontmatter import times
 
 MOST = 1200
@@ -311,21 +310,3 @@ def test_a_label_before_a_colon_speaks_not(body: str) -> None:
 def test_each_section_decides_for_itself() -> None:
     body = "# A\n\nAnn: hi\nBob: hello\nAnn: bye\n\n# B\n\nAnn: alone\n"
     assert spoken(body) == [("Ann", "hi"), ("Bob", "hello"), ("Ann", "bye")]
-
-
-# Time
-
-SEEDS = [
-    *["#", "# ", "# a\n", "## a\n# b\n", "[[", "`", "```\n", "~~~ `\n", "a: ", "A: ", "Bob: \n"],
-    *["Bob: b\n", "**Bob:** b\n", "- **Bob:** b\n", "**Bob:**\n", "\n", "\r\n", " ", "\t", "a "],
-    *["a\n", "a\n\n", "a\n==\n", "-", "--\n", "- ", "> ", "1. ", ". ", ".'", "**", "字", "。", "x"],
-    *["> ```\n", "[1", "10:32 ", "- - ", "\x0c", "Sentence. "],
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
-def test_hostile_text_takes_time_in_proportion_to_its_length(seed: str) -> None:
-    text = seed * (20_000 // len(seed))
-    assert grows_linearly(split_chunks, text)
-    assert grows_linearly(lambda part: split_chunks(f"# T\n\nAnn: {part}\nBob: {part}"), text)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from retain.errors import UsageError
 from retain.text.dates import When, closeness, find_dates, parse_moment, remove_relative
-from tests.growth import grows_linearly
 
 TODAY = date(2026, 11, 18)  # a Wednesday
 NOW = datetime(2026, 11, 18, 15, 30, tzinfo=timezone(timedelta(hours=2)))
@@ -228,20 +227,3 @@ def test_any_text_is_a_moment_or_a_usage_error(text: str, now: datetime) -> None
     except UsageError:
         return
     assert since <= parse_moment(text, now, end=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "1", "1 ", "1-", "8 of ", "May ", "May" + " " * 500, "8" + " " * 500, "last ", "in the ",
-        "a couple of ", "2023-05-08 ", "2023", "q1 ", "in" + " " * 500 + "the", " ", "\n",
-        "the day ", "last" + "\t" * 500, "yesterday ",
-    ],
-)  # fmt: skip
-def test_hostile_text_takes_linear_time(unit: str) -> None:
-    def ask(text: str) -> None:
-        question = f"{text} last week"  # so that there is something to look for
-        remove_relative(question, find_dates(question, TODAY))
-
-    assert grows_linearly(ask, (unit * 100_000)[:100_000])

@@ -7,7 +7,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from retain.text.links import Link, find_links, normalize_target
-from tests.growth import grows_linearly
 from tests.text.test_frontmatter import times
 
 PIECES = [
@@ -261,25 +260,6 @@ def test_each_link_is_judged_by_what_is_said_of_it(body: str) -> None:
 def test_an_undecided_link_has_both_readings() -> None:
     link = only("This plan replaces [[x]]")
     assert (link.kind, link.edge, link.memory_edge) == ("", "plans", "supersedes")
-
-
-# Time
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "seed",
-    [
-        "[[", "[[a", "]]", "[[a]]", "[[a]] ", "fix [[a]] ", "[[a|", "[[a#b]]", "[[]]", "[[a\n", "[",
-        "`", "` `` ``` [[a]] ", "[[x]]`", "`[[x]]` ", "```\n[[a]]\n", "[[a/../b]]", "[[a]]\n", "x",
-        ". [[a]]", "[[a]] need to ", "- `[[a]]\n", "]]]", "[[[", "[[" + "a/../" * 100 + "]]", "\n",
-    ],
-)  # fmt: skip
-def test_hostile_text_takes_time_in_proportion_to_its_length(seed: str) -> None:
-    text = seed * (20_000 // len(seed))
-    assert grows_linearly(find_links, text)
-    assert grows_linearly(lambda part: find_links(f"[[{part}]] `{part}"), text)
-    assert grows_linearly(normalize_target, text)
 
 
 def test_a_text_without_end_has_so_many_links() -> None:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from retain.text import tokens as module
 from retain.text.tokens import MAX_TERM, is_question, query, words
-from tests.growth import grows_linearly
 
 ANY_TEXT = st.text(max_size=80)
 # Letters that meet: marks, joints, humps, scripts with and without spaces.
@@ -215,19 +214,3 @@ def test_terms_are_the_same_in_every_thread_and_after_the_memo_was_emptied(
             module._memo.clear()
             assert list(threads.map(words, texts)) == expected
             assert list(threads.map(query, texts)) == expected
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "a", "A", "aB", "a-", "1.", "v1.", "'", "n't", "c++", ".net", "[", "[a", "2026-11-15T",
-        "Ab1 ", "é", "é-", "ﷺ", "漢", "\u0316\u0300", "\u0e38\u0e48", "🎉", "a\u200d", "\x00",
-        "\u1112\u1161\u11ab", "ﾞ", "’", "?",
-    ],
-)  # fmt: skip
-def test_hostile_text_takes_linear_time(unit: str) -> None:
-    text = (unit * 100_000)[:100_000]
-    for run in (words, query, is_question):
-        assert grows_linearly(run, text), run.__name__
-        assert grows_linearly(run, "ก" + text), run.__name__
