@@ -21,8 +21,6 @@ from retain.app import App
 from retain.errors import Conflict, NotFound, RetainError, UsageError
 from retain.memory import Hit, Memory
 
-ROOT = Path(retain.__file__).parent
-
 
 @pytest.fixture
 def words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,35 +34,34 @@ def memory(home: Path, words: None) -> Iterator[App]:
         yield opened
 
 
-def waited(until: Callable[[], bool], seconds: float = 30) -> bool:
-    end = time.monotonic() + seconds
+def waited(until: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 60
     while not until() and time.monotonic() < end:
         time.sleep(0.02)
     return until()
 
 
+def working() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "retain-vectors"]
+
+
 # Opening
 
 
-def test_open_makes_a_bank_and_opens_it_again(home: Path, words: None) -> None:
+def test_open_makes_a_bank_unless_told_not_to_and_opens_it_again(home: Path, words: None) -> None:
+    with retain.open("notes", create=False) as memory, pytest.raises(NotFound):
+        memory.list()
+    assert not (home / "work" / "notes").exists()
     with retain.open("notes") as memory:
-        assert memory.list() == []
         memory.put("One.", id="one")
-    assert (home / "work" / "notes" / "memories" / "one.md").exists()
     with retain.open("notes") as memory:
         assert [one.id for one in memory.list()] == ["one"]
-
-
-def test_open_makes_nothing_when_told_not_to(home: Path, words: None) -> None:
-    with retain.open("nothing", create=False) as memory, pytest.raises(NotFound):
-        memory.list()
-    assert not (home / "work" / "nothing").exists()
 
 
 def test_open_without_a_path_takes_the_bank_in_force(home: Path, words: None) -> None:
     with retain.open() as memory:
         assert memory.search("anything").hits == ()
-        assert memory.put("Mine.", id="mine").memory.scope in ("", "global")
+        memory.put("Mine.", id="mine")
         assert memory.get("mine").scope == "global"
     assert (home / ".retain" / "memories" / "mine.md").exists()
 
@@ -96,24 +93,14 @@ def test_memory_is_put_read_changed_and_deleted(memory: App) -> None:
     assert memory.get("build", version=changed.kept).body != memory.get("build").body
     with pytest.raises(Conflict):
         memory.update("build", "x", expect=found.hash)
+    for conditions in ({"type": "fact"}, {"collection": "facts"}, {"filter": ["tags=build"]}):
+        assert [one.id for one in memory.list(**conditions)] == ["build"]
     assert [hit.id for hit in memory.search("node 20").hits] == ["build"]
     assert memory.delete("build").trashed.id == "build"
     assert memory.search("node 20").hits == ()
-    with pytest.raises(NotFound):
-        memory.get("build")
 
 
-def test_lists_are_filtered(memory: App) -> None:
-    memory.put("1", id="a", type="fact", tags=["x"])
-    memory.put("2", id="b", collection="other")
-    memory.put("3", id="c", metadata={"status": "archived"})
-    assert [one.id for one in memory.list(type="fact")] == ["a"]
-    assert [one.id for one in memory.list(collection="other")] == ["b"]
-    assert [one.id for one in memory.list(filter=["tags=x"])] == ["a"]
-    assert [one.id for one in memory.list(status="archived")] == ["c"]
-
-
-def test_links_brief_and_merge_through_the_api(memory: App) -> None:
+def test_links_brief_and_merge_through_the_api(memory: App, home: Path) -> None:
     memory.put("Plan for [[src/a.py]], see [[b]].", id="a")
     memory.put("The walrus.", id="b")
     assert [hit.id for hit in memory.linked("src/a.py", "plan", limit=1).hits] == ["a"]
@@ -124,20 +111,12 @@ def test_links_brief_and_merge_through_the_api(memory: App) -> None:
     assert memory.suggest_merges() == []
     assert memory.dedupe() == []
     assert memory.merge(["a", "b"], "ab", "Both.").written.memory.id == "ab"
-
-
-def test_index_sync_and_problems(memory: App, home: Path) -> None:
-    memory.put("One.", id="a")
-    (home / "work/bank/memories/b.md").write_text("Two.", encoding="utf-8")
-    changes = memory.sync()
-    assert (changes.added, changes.removed) == (1, 0)
-    assert memory.make_vectors() == 0
-    assert memory.status().problems == ()
     (home / "work/bank/memories/bad.md").write_bytes(b"---\nid: [\n---\n\xff")
+    assert memory.sync().added == 1
     assert [Path(one.path).name for one in memory.status().problems] == ["bad.md"]
 
 
-def test_index_makes_the_missing_vectors_and_counts_them(home: Path) -> None:
+def test_vectors_that_are_missing_are_made_and_counted(home: Path) -> None:
     with retain.open("bank", background=False) as memory:
         for number in range(3):
             memory.put(f"Seal {number}.", id=f"s{number}")
@@ -162,22 +141,7 @@ def test_eight_threads_put_and_search_at_once(home: Path, words: None) -> None:
             return found
 
         assert sum(pool.map(work, range(8))) == 80
-        assert len(memory.list()) == 80
         assert len(memory.search("walrus", limit=100).hits) == 80
-
-
-@pytest.mark.slow
-def test_threads_search_by_meaning_while_vectors_are_made(home: Path) -> None:
-    with retain.open("bank") as memory, ThreadPoolExecutor(8) as pool:
-
-        def work(thread: int) -> None:
-            for number in range(3):
-                memory.put(f"Fact {thread} {number}: seals swim.", id=f"t{thread}n{number}")
-                assert memory.search("which animals swim?").hits
-
-        list(pool.map(work, range(8)))
-        assert len(memory.search("which animals swim?", 50).hits) == 24
-        assert not memory.search("which animals swim?").degraded
 
 
 def test_vectors_follow_in_the_background(home: Path) -> None:
@@ -185,7 +149,7 @@ def test_vectors_follow_in_the_background(home: Path) -> None:
         for number in range(5):
             memory.put(f"Seal {number}.", id=f"s{number}")
         assert waited(lambda: memory.index_facts().pending == 0)
-    assert not [one for one in threading.enumerate() if one.name == "retain-vectors"]
+    assert working() == []
 
 
 @pytest.mark.slow
@@ -197,9 +161,24 @@ def test_background_ends_with_the_object_when_nobody_closes_it(home: Path) -> No
 
     forgotten()
     gc.collect()
-    assert waited(
-        lambda: not [one for one in threading.enumerate() if one.name == "retain-vectors"], 5
-    )
+    assert waited(lambda: not working())
+
+
+def test_a_fault_in_the_background_is_told_and_the_next_call_begins_anew(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults: list[Exception] = []
+    app = App(bank="bank", stays=True)
+    app.init()
+    app.forget()
+    with monkeypatch.context() as broken:
+        broken.setattr(App, "deliver", property(lambda _: 1 / 0))
+        app.start_worker(faults.append)
+        assert waited(lambda: bool(faults) and not working())
+    app.put("Seal.", id="s")
+    assert waited(lambda: app.index_facts().pending == 0)
+    app.close()
+    assert [type(fault) for fault in faults] == [ZeroDivisionError]
 
 
 def test_model_that_fails_in_the_background_stops_nothing(
@@ -207,11 +186,9 @@ def test_model_that_fails_in_the_background_stops_nothing(
 ) -> None:
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "./no-such-model")
     with retain.open("bank") as memory:
-        for number in range(3):
-            memory.put(f"Seal {number}.", id=f"s{number}")
+        memory.put("Seal.", id="s")
         answer = memory.search("seal")
-        assert len(answer.hits) == 3
-        assert answer.degraded
+        assert (len(answer.hits), bool(answer.degraded)) == (1, True)
 
 
 # Closing
@@ -237,8 +214,6 @@ def test_closed_bank_is_not_opened_again_unasked(home: Path) -> None:
     for name, arguments in CALLS.items():
         with pytest.raises(UsageError, match="this bank is closed"):
             getattr(memory, name)(*arguments)
-    with retain.open("bank") as again:
-        assert [one.id for one in again.list()] == ["a"]
 
 
 # What makes no sense
@@ -271,10 +246,10 @@ def test_number_that_makes_no_sense_is_refused_by_its_name(
 # In a process of its own
 
 
-def child(code: str, **variables: str) -> str:
+def child(code: str) -> str:
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         check=False,
         timeout=60,
@@ -302,7 +277,6 @@ def test_program_that_never_closes_ends_cleanly(home: Path) -> None:
         "print(len(memory.search('seal', 50).hits))"
     )
     assert child(code).strip() == "40"
-    assert child("import retain\nprint(len(retain.open('bank').list()))").strip() == "40"
 
 
 @pytest.mark.slow
@@ -313,8 +287,6 @@ def test_example_in_the_package_works(home: Path) -> None:
     assert 0 < float(score) <= 1
     assert name
     assert text == "The build needs Node 20.\n"
-    with retain.open("notes", create=False) as memory:
-        assert memory.list()[0].tags == ("build",)
 
 
 def test_the_package_has_the_classes_that_calls_return() -> None:

@@ -311,6 +311,8 @@ class Banks(Locator):
             self._indexes.pop(root).close()  # it was looked for before it was made
         if root not in self._indexes:
             config = self.config
+            # Not held by its indexes: those are closed when nobody else holds it any more.
+            locator: Locator = weakref.proxy(self)
             # Who comes and goes asks someone who has the model loaded: any bank's has the same.
             warm = () if self._stays else (self.location.root, global_root(self.env))
             key = self.env.get("RETAIN_RECALL_API_KEY", "")
@@ -318,8 +320,8 @@ class Banks(Locator):
                 bank,
                 self.env,
                 Model(config.text("recall.embedder"), config.text("recall.model"), key, warm),
-                functools.partial(_make_engines, self),
-                settings=self.latest_config,
+                functools.partial(_make_engines, locator),
+                settings=lambda: locator.latest_config(),  # noqa: PLW0108 - a method would hold it
                 project="" if location.scope == "global" else project_of(root),
                 stays=self._stays,
             )
