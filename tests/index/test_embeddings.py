@@ -15,7 +15,7 @@ import pytest
 from retain.index import embeddings
 from retain.index.embed import Embedder, EmbedderError, FloatArray
 from retain.index.index import Index
-from retain.index.vectors import Cache, Floats, packed
+from retain.index.vectors import Cache, Floats, pack
 from retain.search.search import FEW_PENDING
 from tests import crash, indexes
 
@@ -70,7 +70,7 @@ def _is_of(bank: Index, model: Embedder) -> None:
     )
     for vector, lead, text in stored:
         expected = model.query(f"{lead}. {text}" if lead else text)
-        assert vector == packed(expected)
+        assert vector == pack(expected)
         assert abs(unpacked(vector) - expected).max() < 0.01
 
 

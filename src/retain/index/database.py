@@ -151,9 +151,6 @@ class Database:
             with _locked(self.directory, WAIT_SECONDS):
                 self._connection = self._open()
                 os.utime(self.directory)  # states that nobody uses are removed
-                note = os.path.join(self.directory, BANK_NOTE)
-                if self._bank and not os.path.exists(note):
-                    write_private(note, os.fsencode(self._bank))
         except (OSError, sqlite3.OperationalError) as error:
             if _error_code(error) in _BUSY:
                 raise
@@ -172,6 +169,7 @@ class Database:
             self._remove("it was changed from outside")
         if not _inode(self.path):
             write_private(self.path, b"")  # SQLite gives the files beside it the same mode
+            write_private(os.path.join(self.directory, BANK_NOTE), os.fsencode(self._bank))
         connection = _new_connection(self.path)
         try:
             fault = self._prepare(connection)

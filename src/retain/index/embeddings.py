@@ -161,10 +161,10 @@ def make_vectors(
         vectors = cache.find(name, texts.keys())
         missing = [digest for digest in texts if digest not in vectors]
         if missing and not only_known:
-            from retain.index.vectors import packed  # numpy, which takes 80 ms to load
+            from retain.index.vectors import pack  # numpy, which takes 80 ms to load
 
             made = embedder.embed([texts[digest] for digest in missing])
-            vectors |= zip(missing, map(packed, made), strict=True)
+            vectors |= zip(missing, map(pack, made), strict=True)
             cache.add(name, {digest: vectors[digest] for digest in missing})
         if not _store(database, name, [chunk[:3] for chunk in chunks], vectors):
             break

@@ -11,10 +11,12 @@ from retain.memory import Memory, key
 
 NAMED: Final = 0.25  # what a memory gains that links to a file the question names
 _AROUND: Final = ".,;:!?\"'`()[]{}<>"  # what a path may stand between in a sentence
-_COLUMNS: Final = (
-    "m.number, m.collection, m.id, l.target, l.kind, l.edge, l.memory_edge, l.label, l.anchor, "
-    "l.line, l.seen, l.context, m.written"
-)
+_SUPERSEDES: Final = """
+SELECT l.target, m.collection, m.number FROM links l JOIN memories m ON m.number = l.memory
+WHERE l.memory_edge = 'supersedes' AND NOT m.is_gone AND m.status <> 'retired'
+  AND (?1 IS NULL OR l.target IN (SELECT value FROM json_each(?1)))
+ORDER BY m.written, m.number
+"""
 
 
 class Edge(NamedTuple):
@@ -39,20 +41,18 @@ def edges_from(
     connection: sqlite3.Connection, memories: Iterable[int], *, once: bool = False, most: int = -1
 ) -> list[Edge]:
     """What these memories link to, in the order of their lines; `once`: the first of equal ones."""
-    order = "m.number, l.line, l.rowid"
-    return _edges(connection, "l.memory", json.dumps(list(memories)), order, once, most)
+    return _edges(connection, "l.memory", list(memories), "m.number", once, most)
 
 
 def edges_to(
     connection: sqlite3.Connection, targets: Iterable[str], *, once: bool = False, most: int = -1
 ) -> list[Edge]:
     """What links to any of these targets; `once`: the first of equal ones."""
-    order = "m.collection, m.id, l.line, l.rowid"
-    return _edges(connection, "l.target", json.dumps(list(targets)), order, once, most)
+    return _edges(connection, "l.target", list(targets), "m.collection, m.id", once, most)
 
 
 def _edges(
-    connection: sqlite3.Connection, column: str, values: str, order: str, once: bool, most: int
+    connection: sqlite3.Connection, column: str, values: object, order: str, once: bool, most: int
 ) -> list[Edge]:
     among = f"{column} IN (SELECT value FROM json_each(?))"  # noqa: S608 - our own words
     if once:
@@ -61,34 +61,24 @@ def _edges(
             "GROUP BY l.memory, l.target, l.kind, l.edge, l.memory_edge)"
         )
     query = (
-        f"SELECT {_COLUMNS} FROM links l JOIN memories m ON m.number = l.memory "  # noqa: S608 - our own words
-        f"WHERE NOT m.is_gone AND {among} ORDER BY {order} LIMIT ?"
+        f"SELECT {', '.join(Edge._fields)} FROM links l JOIN memories m ON m.number = l.memory "  # noqa: S608 - our own words
+        f"WHERE NOT m.is_gone AND {among} ORDER BY {order}, l.line, l.rowid LIMIT ?"
     )
-    return [Edge(*row) for row in connection.execute(query, (values, most))]
+    return [Edge(*row) for row in connection.execute(query, (json.dumps(values), most))]
 
 
-def superseded(
+def find_superseded(
     connection: sqlite3.Connection, among: Iterable[str] | None = None
 ) -> dict[str, int]:
     """The memories that another one says it replaces, as `collection/key`, each with that one.
 
     Of several that replace one the newest counts. `among` are the names in question.
     """
-    condition, values = "", []
+    names = None
     if among is not None:
-        names = {name for ref in among for name in (ref, ref.rpartition("/")[2])}
-        condition, values = (
-            "AND l.target IN (SELECT value FROM json_each(?))",
-            [json.dumps([*names])],
-        )
-    query = (
-        "SELECT l.target, m.collection, m.number FROM links l "  # noqa: S608 - our own words
-        "JOIN memories m ON m.number = l.memory "
-        f"WHERE l.memory_edge = 'supersedes' {condition} AND NOT m.is_gone "
-        "AND m.status <> 'retired' ORDER BY m.written, m.number"
-    )
+        names = json.dumps([name for ref in among for name in (ref, ref.rpartition("/")[2])])
     replaced: dict[str, int] = {}
-    for target, where, number in connection.execute(query, values).fetchall():
+    for target, where, number in connection.execute(_SUPERSEDES, (names,)).fetchall():
         old = memory_of(connection, key(target), where)
         row = "SELECT collection, key FROM memories WHERE number = ?"
         for collection, name in connection.execute(row, (old,)):
@@ -164,7 +154,7 @@ def successors(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[i
         (json.dumps(list(numbers)),),
     )
     names = {number: f"{key(collection)}/{name}" for number, collection, name in rows}
-    heirs = superseded(connection, names.values()) if names else {}
+    heirs = find_superseded(connection, names.values()) if names else {}
     found = {
         number: ref_of(connection, heirs[name]) for number, name in names.items() if name in heirs
     }

@@ -80,7 +80,7 @@ class Index:
         self._unclear = ""  # why no engine is asked, though one is set
         self.has_searched = False  # what is known of engines may be old
         self.has_news = False  # something was taken in, that engines may have to be told of
-        self.meant: dict[str, Floats] = {}  # the last question's vector
+        self.query_vectors: dict[str, Floats] = {}  # of the last question
         self._generation = 0  # of the index that was brought in step
 
     @property

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from retain.index.database import fact
-from retain.index.graph import superseded
+from retain.index.graph import find_superseded
 from retain.memory import Data, key
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
@@ -107,7 +107,7 @@ def survey(
     heads = {row[2:6] for row in rows}
     kinds = {head: Kind._make([*head, (), scope]) for head in heads}
     besides = chosen._replace(tag=())
-    fitting = {head for head, kind in kinds.items() if not failing(kind, besides)}
+    fitting = {head for head, kind in kinds.items() if not failed_facets(kind, besides)}
     found = [row for row in rows if row[2:6] in fitting]
     tags: Counter[str] = Counter()
     for text, count in Counter(row[6] for row in found).items():
@@ -122,7 +122,7 @@ def survey(
     return Survey([(row[1], row[0]) for row in found], {**facets, "tag": tags})
 
 
-def failing(kind: Kind, chosen: Chosen) -> list[str]:
+def failed_facets(kind: Kind, chosen: Chosen) -> list[str]:
     """The facets whose choice leaves a memory out."""
     found = [
         facet
@@ -140,7 +140,7 @@ def count_facets(kinds: Mapping[Kind, int], chosen: Chosen) -> dict[str, Counter
     """How many memories each value of each facet has; a facet counts as if it were not chosen."""
     counts: dict[str, Counter[str]] = {facet: Counter() for facet in FACETS}
     for kind, count in kinds.items():
-        fails = failing(kind, chosen)
+        fails = failed_facets(kind, chosen)
         if len(fails) < 2:
             for facet in counts.keys() & fails if fails else counts:
                 counts[facet].update(dict.fromkeys(kind.values(facet), count))
@@ -209,7 +209,7 @@ def list_memories(
         (json.dumps(list(numbers)),),
     ).fetchall()
     names = {row[0]: f"{key(row[1])}/{key(row[2])}" for row in rows}
-    replaced = superseded(connection, names.values())
+    replaced = find_superseded(connection, names.values())
     memories = {}
     for number, *fields in rows:
         memory = Listed._make([*fields, scope])

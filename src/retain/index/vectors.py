@@ -28,7 +28,7 @@ _MANY: Final = 200  # chunks from which on one can tell what all have in common
 _BLOCK: Final = 131_072
 
 
-def packed(vector: Floats) -> bytes:
+def pack(vector: Floats) -> bytes:
     """A unit vector as one byte per dimension, then the scale."""
     scale = np.float32(max(float(np.abs(vector).max()), 1e-9) / 127)
     rounded: Bytes = np.rint(vector / scale).astype(np.int8)
@@ -92,7 +92,7 @@ class Matrix:
         out *= self.scales
         return out
 
-    def compared(self, query: Floats) -> tuple[Floats, Floats]:
+    def compare(self, query: Floats) -> tuple[Floats, Floats]:
         """How near every chunk is to a query: with its neighbours, and that less the hub."""
         near = self._smooth(self.products(query))
         return near, np.maximum(near - self._hub, 0)
@@ -116,7 +116,7 @@ class Matrix:
         return summed[part.start - low : part.stop - low]
 
     def smoothed_vectors(self) -> Floats:
-        """Every row as a unit vector with its neighbours added, as `compared` sees it."""
+        """Every row as a unit vector with its neighbours added, as `compare` sees it."""
         whole = slice(0, len(self.data))
         smoothed: Floats = self._with_neighbours(whole) / self._lengths[:, None]
         return smoothed
@@ -198,7 +198,7 @@ def _read(
 
 
 def _unpack(vectors: Sequence[bytes]) -> tuple[Bytes, Floats]:
-    """What `packed` made, as rows and their scales."""
+    """What `pack` made, as rows and their scales."""
     stored = np.frombuffer(b"".join(vectors), np.int8).reshape(len(vectors), -1)
     return stored[:, :-4], np.ascontiguousarray(stored[:, -4:]).view(np.float32)[:, 0]
 

@@ -105,10 +105,12 @@ def embed_query(index: Index, mode: str, query: ParsedQuery) -> QueryVector:
         embedder = index.embedder
         if embedder is not None:
             name = embedder.name  # a model that is not there says so here
-            vector = index.meant.get(query.embedded)
+            vector = index.query_vectors.get(query.embedded)
             if vector is None:
                 vector = embedder.query(query.embedded)
-                index.meant = {query.embedded: vector}  # who narrows a search down asks it again
+                index.query_vectors = {
+                    query.embedded: vector
+                }  # who narrows a search down asks it again
             return QueryVector(name, vector)
     except RetainError as error:
         return QueryVector(reasons=(error.message,))
@@ -210,7 +212,7 @@ def compare(matrix: Matrix, vector: Floats, among: Numbers | None, most: int) ->
     """The nearest chunks of a matrix, of those in the places `among`."""
     from retain.index.vectors import nearest  # numpy takes 60 ms, and a hook searches without
 
-    cosines, scores = matrix.compared(vector)
+    cosines, scores = matrix.compare(vector)
     order = nearest(scores, most, among)
     first = nearest(cosines, 1, among)
     best = float(cosines[first[0]]) if len(first) else 0.0

@@ -135,7 +135,7 @@ class Search:
         candidates = gather(index, connection, request, query, vector, remote)
         # Who asks for a certain time does not mean the last few days.
         recency = NO_RECENCY if query.dates else self._recency
-        ranking = Ranking(candidates, recency, graph.superseded(connection).keys(), self._now)
+        ranking = Ranking(candidates, recency, graph.find_superseded(connection).keys(), self._now)
         rows = candidates.rows
         with_words = {rows[chunk].memory for chunk in candidates.words if chunk in rows}
         places: dict[int, _Found] = {}
