@@ -144,8 +144,9 @@ def linked(
         filters = request.filters._replace(only=frozenset(edges))
         every = request._replace(filters=filters, limit=len(edges), lists_all=True)
         answers.append(search([index], every, recency))
+        project = index.project
         for hit in answers[-1].hits:
-            links = [link_state(edge, index.project) for edge in edges[hit.collection, hit.id]]
+            links = [link_state(edge, project) for edge in edges[hit.collection, hit.id]]
             score = hit.score if is_question else 1.0  # every link answers what asks for no more
             hits.append(hit._replace(links=tuple(links), score=score))
     if not answers:

@@ -235,9 +235,11 @@ def with_links(indexes: Sequence[Index], answer: Answer) -> Answer:
         own = [hit for hit in answer.hits if index.owns(hit)]
         # In the very index that was brought in step: another may have been put in its place.
         found = index.read(partial(_links_of, hits=own), is_fresh=True) if own else {}
+        # One for all of them: it asks git once.
+        project = index.project if any(edges for edges, _ in found.values()) else None
         for hit in own:
             edges, successor = found.get(hit.path, ([], ""))
-            links = tuple(link_state(edge, index.project) for edge in edges)
+            links = tuple(link_state(edge, project) for edge in edges)
             hits[hit.path, hit.line] = hit._replace(links=links, superseded_by=successor)
     return answer._replace(hits=tuple(hits.values()))
 
