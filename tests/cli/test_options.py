@@ -303,15 +303,6 @@ def test_quiet_prints_the_bare_result(words: str, printed: str) -> None:
     assert done(*words.split(), "--quiet", input="text") == printed
 
 
-def test_global_and_bank_reach_the_banks_they_name(home: Path, bank: Path) -> None:
-    done("--global put - --id mine", input="mine")
-    assert (home / ".retain" / "memories" / "mine.md").exists()
-    assert done("list --global --quiet") == "memories/mine\n"
-    assert done("list --local --quiet") == "memories/note\n"
-    assert done("list", "--bank", str(home / ".retain"), "--quiet") == "memories/mine\n"
-    assert done("list --quiet") == "memories/note\nmemories/mine\n"
-
-
 def test_bank_that_was_named_and_is_not_there_is_not_an_empty_bank() -> None:
     wrong = []
     for words in "list;get note;status;collections;search x;graph;stats;sync;doctor".split(";"):
@@ -344,11 +335,6 @@ def test_help_is_printed_on_stdout() -> None:
     assert not wrong
 
 
-def test_limit_must_be_a_number_of_memories() -> None:
-    for text in ("0", "-1", "x"):
-        assert call("list", f"--limit={text}").code == 2
-
-
 @pytest.mark.parametrize(
     "words, text",
     [
@@ -363,6 +349,11 @@ def test_limit_must_be_a_number_of_memories() -> None:
         (r'put - --id x --metadata {"a":"\ud800"}', "not valid UTF-8"),
         ("put - --id x --title a\udcffb", "not valid UTF-8"),
         ("move note", "say where to"),
+        ("list --limit 0", "not a number from 1 on"),
+        ("search second --min-score 1.5", "not a number between 0 and 1"),
+        ("trash empty --older-than soon", "not a time such as 90s"),
+        ("list --bank=", "--bank needs a path"),
+        ("put - --id=", "not a name"),
         ("restore note --trash gone", "name the memory once"),
         ("restore --version v1", "name one memory"),
     ],

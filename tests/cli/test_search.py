@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from retain.app import App
 from retain.cli.search import render_dot, render_tree
-from retain.memory import Answer
 from retain.search.related import Graph, Node, Relation
 from tests.cli.door import call, done
 
@@ -80,26 +77,6 @@ def test_search_for_what_is_not_there_at_all_says_so(words: tuple[str, ...], not
     Path("queries.txt").write_text("token\n", encoding="utf-8")
     (line,) = done("search", "--batch", "queries.txt", *words).splitlines()
     assert json.loads(line)["notes"] == [note]
-
-
-@pytest.mark.parametrize(
-    "query, said",
-    [
-        ("cooking", "The words fit."),
-        ("cooking zebra", "Nothing fits well, only some of the words."),
-    ],
-)
-def test_answer_that_nobody_is_sure_of_is_judged_as_on_the_page(
-    query: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = App.search
-
-    def unsure(app: App, query: str, **options: Any) -> Answer:
-        return real(app, query, **options)._replace(confidence=0.2, is_confident=False)
-
-    monkeypatch.setattr(App, "search", unsure)
-    ran = call("search", query)
-    assert (ran.code, ran.err) == (0, f"{said}\n")
 
 
 def test_json_carries_what_a_program_needs() -> None:
