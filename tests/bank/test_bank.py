@@ -194,6 +194,15 @@ def test_clock_set_back_an_hour_loses_nothing(
     ]
 
 
+def test_far_years_are_kept(root: Path, app: App) -> None:
+    for year in ("1969", "2038", "9999"):
+        path = root / f"notes/y{year}.md"
+        path.write_text(f"---\ncreated_at: {year}-12-31T23:59:59Z\n---\n\nfar\n", encoding="utf-8")
+        os.utime(path, (253_402_300_799, 253_402_300_799))
+        assert app.append(path.stem, "more").memory.text("created_at").startswith(year)
+    assert [memory.id for memory in app.list(sort="created")] == ["y1969", "x", "y2038", "y9999"]
+
+
 # Modes
 
 
