@@ -12,7 +12,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from retain.errors import ConfigError, RetainError
-from retain.index import embed
 from retain.index.database import Damaged, Database, Replaced, fact
 from retain.index.fulltext import Counts
 from retain.locate import is_network, state_directory
@@ -38,7 +37,7 @@ _LOOK_SECONDS: Final = 60.0  # after which listings are compared even if nothing
 class Model(NamedTuple):
     """The model that vectors come from, as a person has set it."""
 
-    spec: str = embed.NONE
+    spec: str = "none"
     name: str = ""
     api_key: str = ""
     warm: tuple[str, ...] = ()  # banks whose warm processes may be asked
@@ -106,6 +105,8 @@ class Index:
     def embedder(self) -> Embedder | None:
         """The model that vectors come from, None when there is none."""
         spec, name, api_key, warm = self._model
+        from retain.index import embed  # 0.8 ms, which a command without vectors can spare
+
         return embed.embedder(spec, model=name, api_key=api_key, warm=warm)
 
     @property
