@@ -340,7 +340,7 @@ OUTSIDE = [
     "{root}/decisions/x.txt", "{root}/decisions/x", "{root}/decisions/{}", "{root}/.index/x{}",
     "{root}/.git/config{}", "{root}/%2e%2e/x{}", "{root}/..\\x{}", "{root}/decisions/C:\\x{}",
     "{root}/decisions/~x{}", "{root}-beside/decisions/x{}", "{root}/decisions/x\n{}",
-    "{root}/decisions/x\0{}", "{root}/decisions/x\x1b[2J{}", "~/x{}", "",
+    "{root}/decisions/x\0{}", "a\0b/{root}/x{}", "{root}/decisions/x\x1b[2J{}", "~/x{}", "",
     "{root}/decisions/" + "x" * 5000 + "{}", "{root}/" + "x" * 5000 + "/x{}",
 ]  # fmt: skip
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from retain.bank.records_json import parse
 from retain.categories import Category
+from retain.memory import Memory
 from retain.records.match import (
     DELETE_DISALLOWED,
-    Entry,
     decide,
     make_excerpt,
     score,
@@ -18,7 +20,15 @@ from retain.records.match import (
 )
 from tests.records.filing import CONTENT
 
-FOUND = Entry("m/tech-debt/old-parser.json", "Old parser", ("parser",))
+
+def entry(path: str, title: str = "", *tags: str) -> Memory:
+    record = {"category": "tech_debt", "title": title, "tags": tags, "content": {}}
+    data = json.dumps(record).encode()
+    document = parse(data)
+    return Memory("x", "m", f"/m/{path}.json", document.meta, document.body, data)
+
+
+FOUND = entry("old-parser", "Old parser", "parser")
 
 
 @pytest.mark.parametrize(
@@ -46,10 +56,6 @@ def test_score(news: str, title: str, tags: tuple[str, ...], points: int) -> Non
     assert score(news, title, tags) == points
 
 
-def entry(path: str, title: str = "", *tags: str) -> Entry:
-    return Entry(path, title, tags)
-
-
 BOTH = [
     entry("title", "cache database speed", "other"),
     entry("tags", "other", "cache", "database", "pages"),
@@ -70,10 +76,10 @@ BOTH = [
     ],
 )
 def test_the_best_entry_with_three_points_is_selected(
-    entries: list[Entry], strategy: str, path: str | None
+    entries: list[Memory], strategy: str, path: str | None
 ) -> None:
     found = select(entries, "The cache database: speed of pages", strategy)
-    assert (found and found[0].path) == path
+    assert (found and found[0].path) == (path and f"/m/{path}.json")
 
 
 @pytest.mark.parametrize(
@@ -152,24 +158,24 @@ DISALLOWED = (
 )  # fmt: skip
 def test_tables_vetoes_and_hints(
     category: str,
-    candidate: Entry | None,
+    candidate: Memory | None,
     event: str | None,
     pre_action: str | None,
     action: str,
     hints: list[str],
 ) -> None:
-    said = decide(Category(category, "x"), (candidate, 5) if candidate else None, event)
+    said = decide(Category(category, "x"), (candidate, 5) if candidate else None, event, "/m")
+    assert (said["candidate"] or {"path": None})["path"] == (candidate and "old-parser.json")
     assert (said["pre_action"], said["structural_cud"]) == (pre_action, action)
     assert (said["hints"], said["lifecycle_event"]) == (hints, event)
     veto = f"Cannot DELETE {category} (triage-initiated)"
     assert said["vetoes"] == ([veto] if action == "UPDATE" else [])
     assert said["delete_allowed"] is (category not in DELETE_DISALLOWED)
-    quiet = decide(Category(category, "x", auto_capture=False), None, event)
+    quiet = decide(Category(category, "x", auto_capture=False), None, event, "/m")
     assert quiet["hints"][-1].startswith(f"auto_capture is off for {category}; ")
 
 
 def test_a_hit_of_a_search_counts_in_the_same_points_unless_it_is_far_below_the_best() -> None:
-    entries = {FOUND.path: FOUND}
     for hits, points in (
         ([("other.md", 0.9), (FOUND.path, 0.7)], 8),
         ([(FOUND.path, 1.0)], 10),
@@ -177,4 +183,4 @@ def test_a_hit_of_a_search_counts_in_the_same_points_unless_it_is_far_below_the_
         ([("other.md", 0.9), (FOUND.path, 0.1)], 0),
         ([], 0),
     ):
-        assert select_hit(entries, hits) == ((FOUND, points) if points else None)
+        assert select_hit([FOUND], hits) == ((FOUND, points) if points else None)

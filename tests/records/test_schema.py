@@ -288,6 +288,7 @@ for _ in range(3000):
         ({"properties": []}, "schema.properties"),
         ({"properties": {"x": False}}, "schema.x"),
         ({"required": "impact"}, "schema.required"),
+        ({"required": [{}]}, "schema.required.0"),
         *(({"properties": {"x": {"pattern": pattern}}}, "schema.x.pattern")
           for pattern in ("(", r"(a)\1", "(?=a)")),
         (DEEP, "schema"),

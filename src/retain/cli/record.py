@@ -112,7 +112,8 @@ def _act(args: Args) -> Output:
     root, collection, name, suffix = _split_target(args)
     if args.action == "create" and not os.path.isdir(root):
         with saving(root):
-            (make_private_directory if root.endswith(_ROOT) else make_bank)(root)
+            is_theirs = root.endswith((_ROOT, ".memories"))
+            (make_private_directory if is_theirs else make_bank)(root)
     app = App(bank=root, cwd=os.getcwd())
     args.close = app.close
     if args.action == "create":
@@ -199,6 +200,8 @@ def _answer(outcome: Outcome, args: Args) -> dict[str, object]:
 
 def _split_target(args: Args) -> tuple[str, str, str, str]:
     """Return a target's store, and the record's collection, id and kind of file there."""
+    if not args.target.isprintable():
+        raise _bad_path(args.target, "Target must be a plain path.")
     path = os.path.join(os.getcwd(), args.target)
     if match := _STORE.fullmatch(path):
         # What lies above a store may be linked as anyone likes; the store itself may not.

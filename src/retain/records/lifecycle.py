@@ -150,7 +150,7 @@ def change_entry(
     }
 
 
-def changes_of(record: Record) -> list[Any]:
+def changes_of(record: Mapping[str, Any]) -> list[Any]:
     """Return a record's own history, the oldest entry first."""
     changes = record.get("changes")
     return changes if isinstance(changes, list) else []

@@ -7,11 +7,14 @@ an agent decides only what is left open.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from retain.categories import Category
+from retain.memory import Memory
+from retain.records.codec import load_record
 from retain.text.tokens import query, words
 
 DELETE_DISALLOWED: Final = frozenset({"decision", "preference", "session_summary"})
@@ -32,14 +35,6 @@ _KEY_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "preference": ("topic", "value", "reason"),
 }
 _CUSTOM_KEY_FIELDS: Final = 3
-
-
-class Entry(NamedTuple):
-    """A record as far as it is needed to compare it."""
-
-    path: str
-    title: str
-    tags: Sequence[str]
 
 
 def _telling(terms: Iterable[str]) -> set[str]:
@@ -71,26 +66,27 @@ def score(news: str, title: str, tags: Iterable[str]) -> int:
 
 
 def select(
-    entries: Iterable[Entry], news: str, strategy: str = "title_tags"
-) -> tuple[Entry, int] | None:
-    """Return the best entry with its points; among equals the one with the first path."""
+    memories: Iterable[Memory], news: str, strategy: str = "title_tags"
+) -> tuple[Memory, int] | None:
+    """Return the best record with its points; among equals the one with the first path."""
     scored = []
-    for entry in entries:
-        title = "" if strategy == "tags" else entry.title
-        points = score(news, title, () if strategy == "title" else entry.tags)
+    for memory in memories:
+        title = "" if strategy == "tags" else memory.title
+        points = score(news, title, () if strategy == "title" else memory.tags)
         if points >= _ENOUGH:
-            scored.append((entry, points))
+            scored.append((memory, points))
     return min(scored, key=lambda it: (-it[1], it[0].path), default=None)
 
 
 def select_hit(
-    entries: Mapping[str, Entry], hits: Sequence[tuple[str, float]]
-) -> tuple[Entry, int] | None:
-    """Return the first entry among a search's paths and scores, on the same scale of points."""
+    memories: Iterable[Memory], hits: Sequence[tuple[str, float]]
+) -> tuple[Memory, int] | None:
+    """Return the first record among a search's paths and scores, on the same scale of points."""
+    known = {memory.path: memory for memory in memories}
     for path, points in hits:
         # That an answer is a sure one says nothing of what stands far below its best.
-        if path in entries and points >= hits[0][1] / 2:
-            return entries[path], _ENOUGH + round(points * (_MOST - _ENOUGH))
+        if path in known and points >= hits[0][1] / 2:
+            return known[path], _ENOUGH + round(points * (_MOST - _ENOUGH))
     return None
 
 
@@ -119,10 +115,7 @@ def make_excerpt(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decide(
-    kind: Category,
-    best: tuple[Entry, int] | None,
-    event: str | None,
-    excerpt: Mapping[str, Any] | None = None,
+    kind: Category, best: tuple[Memory, int] | None, event: str | None, project: str
 ) -> dict[str, Any]:
     """Say what may be done: the candidate, the action its table allows, vetoes and hints."""
     is_deletable = kind.name not in DELETE_DISALLOWED
@@ -130,8 +123,13 @@ def decide(
     candidate, vetoes = None, []
     hints = [f"lifecycle_event={event} with no matching candidate; NOOP"] if event else []
     if best:
-        entry, points = best
-        candidate = {**entry._asdict(), "tags": list(entry.tags), "excerpt": excerpt}
+        memory, points = best
+        candidate = {
+            "path": os.path.relpath(memory.path, project),
+            "title": memory.title,
+            "tags": list(memory.tags),
+            "excerpt": make_excerpt(load_record(memory)),
+        }
         hints = [f"1 candidate found (score={points})"]
         advice = "suggests DELETE if eligible"
         if not is_deletable:

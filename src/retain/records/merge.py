@@ -180,15 +180,9 @@ def _own_entries(old: Record, new: Record) -> list[Any]:
 
 
 def _news(old: Record, entries: list[Any]) -> list[Any]:
-    """Return the entries that a record does not have; empty fields are not always written."""
-    stored = list(map(_bare, changes_of(old)))
-    return [entry for entry in entries if _bare(entry) not in stored]
-
-
-def _bare(entry: object) -> object:
-    if not isinstance(entry, dict):
-        return entry
-    return {name: value for name, value in entry.items() if value is not None}
+    """Return the entries that a record does not have yet."""
+    stored = changes_of(old)
+    return [entry for entry in entries if entry not in stored]
 
 
 # What an update makes of the record and its changes

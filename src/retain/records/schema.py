@@ -51,7 +51,7 @@ _META: Final[Mapping[str, Any]] = {
     "properties": {
         "type": {"type": ["string", "array"]},
         "properties": {"type": "object"},
-        "required": {"type": "array"},
+        "required": {"type": "array", "items": {"type": "string"}},
         "additionalProperties": {"type": "boolean"},
         "items": {"type": "object"},
         "enum": {"type": "array"},
@@ -128,7 +128,7 @@ def find_schema_faults(schema: object, place: str = "schema") -> list[Fault]:
     if "pattern" in schema and _matcher(schema["pattern"]) is None:
         usable = "a regular expression that does not look around"
         faults.append(Fault(f"{place}.pattern", usable, _show(schema["pattern"])))
-    parts = {name: schema[name] for name in ("items",) if name in schema}
+    parts = {"items": schema["items"]} if "items" in schema else {}
     for name, part in (parts | schema.get("properties", {})).items():
         faults += find_schema_faults(part, f"{place}.{name}")
     return faults
@@ -194,8 +194,10 @@ def _has_type(value: object, rule: Rule) -> bool:
 
 def _is(value: object, name: str) -> bool:
     """Say whether a value is of a type of JSON Schema, where 1.0 is a whole number too."""
-    if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
-        return name == "boolean" if isinstance(value, bool) else name in ("integer", "number")
+    if isinstance(value, bool):
+        return name == "boolean"
+    if isinstance(value, float) and name == "integer":
+        return value.is_integer()
     return isinstance(value, _TYPES[name][0])
 
 

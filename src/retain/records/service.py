@@ -356,8 +356,8 @@ class Records:
         start = lifecycle.parse_time(since) or _LONG_AGO
         dated = []
         for source in [memory] if memory else self.bank.memories():
-            entries = lifecycle.changes_of(load_record(source)) if is_record(source) else []
-            for entry in filter(lambda entry: isinstance(entry, dict), entries):
+            entries = lifecycle.changes_of(source.meta) if is_record(source) else []
+            for entry in (entry for entry in entries if isinstance(entry, dict)):
                 change = Change(
                     str(entry.get("date", "")),
                     source.id,
@@ -389,20 +389,12 @@ class Records:
         `hits` are the paths and scores that a search found, for rules that match by search.
         """
         kind = forms.find_category(category, self.rules)
-        entries, records = {}, {}
-        for memory in self._typed_memories():
-            if _is_active(memory, category):
-                path = self.relative_path(memory.path)
-                entries[path] = match.Entry(path, memory.title, memory.tags)
-                records[path] = memory
+        memories = [it for it in self._typed_memories() if _is_active(it, category)]
         if self.rules.match_strategy == "hybrid":
-            best = match.select_hit(
-                entries, [(self.relative_path(path), score) for path, score in hits]
-            )
+            best = match.select_hit(memories, hits)
         else:
-            best = match.select(entries.values(), news, self.rules.match_strategy)
-        excerpt = match.make_excerpt(load_record(records[best[0].path])) if best else None
-        return match.decide(kind, best, event, excerpt)
+            best = match.select(memories, news, self.rules.match_strategy)
+        return match.decide(kind, best, event, self.project)
 
     def lines(self) -> list[Line]:
         """Return the active typed memories as lines of index.md."""
