@@ -12,6 +12,7 @@ from retain.text.sizes import cut, tokens
 
 if TYPE_CHECKING:
     from retain.config import Config
+    from retain.hooks import Call
 
 MAX_CHARS: Final = 9_000  # hosts cut what is longer than 10,000
 _MAX_TITLE: Final = 120
@@ -39,6 +40,15 @@ class Part(NamedTuple):
     heading: str
     entries: Sequence[Entry] = ()
     text: str = ""
+
+
+def build_context(
+    call: Call, parts: Iterable[Part], descriptions: str = ""
+) -> tuple[str, list[Entry]]:
+    """Fit parts into what a host may be told at once: `retrieval.budget`, for every event."""
+    place = call.banks[0][0]
+    source = f"{short_path(place.root, place, call.env)}/"
+    return fence_parts(parts, source, call.config.number("retrieval.budget"), descriptions)
 
 
 def fence_parts(
@@ -98,7 +108,9 @@ def _text_below_title(entry: Entry) -> str:
 def _fit_text(text: str, room: int) -> list[str]:
     """Return the lines of a text that fit, indented; the last one may be cut."""
     lines: list[str] = []
-    for line in filter(str.strip, _clean_text(text).splitlines()):
+    # Escaped, so that it can neither close the fence nor hide anything.
+    clean = escape_markup(strip_invisible(text).replace("\r", "\n"))
+    for line in filter(str.strip, clean.splitlines()):
         need = _cost([f"  {line}"])
         if need > room:
             # Two characters before it, its end, and the mark that it was cut take up to three.
@@ -106,11 +118,6 @@ def _fit_text(text: str, room: int) -> list[str]:
         lines.append(f"  {line}")
         room -= need
     return lines
-
-
-def _clean_text(text: str) -> str:
-    """Escape a text so that it can neither close the fence nor hide anything."""
-    return escape_markup(strip_invisible(text).replace("\r", "\n"))
 
 
 def _clean_line(text: str) -> str:

@@ -16,7 +16,7 @@ from retain.capture.inbox import Inbox
 from retain.config import rules
 from retain.errors import RetainError
 from retain.hooks import Answer, Call
-from retain.hooks.context import Entry, Part, fence_parts, short_path
+from retain.hooks.context import Entry, Part, build_context, short_path
 from retain.hooks.session_state import SessionState
 from retain.memory import KINDS, PROFILES
 from retain.records.codec import is_record, load_record
@@ -50,8 +50,7 @@ def answer(call: Call) -> Answer:
     state = SessionState(place, call.text("session_id"), call.env)
     if call.text("source") in _ANEW:
         state.shown = {}
-    source = f"{short_path(place.root, place, call.env)}/"
-    text, _ = fence_parts(_parts(call), source, call.config.number("retrieval.budget"))
+    text, _ = build_context(call, _parts(call))
     stamp = str(zlib.crc32(text.encode()))
     # A session that is resumed has the brief already.
     fields = {"additionalContext": text} if text and state.is_new(_BRIEF, stamp) else {}

@@ -140,7 +140,7 @@ def _new_hits(hits: Sequence[Hit], state: SessionState) -> list[dict[str, Any]]:
 
 def _show(call: Call, hits: Sequence[Hit], state: SessionState, reason: str) -> Answer:
     """Put hits into the context, as many as the budget has room for, and note them as shown."""
-    from retain.hooks.context import Entry, Part, describe_categories, fence_parts, short_path
+    from retain.hooks.context import Entry, Part, build_context, describe_categories, short_path
 
     first = call.banks[0][0]
     places = {place.scope: place for place, _ in call.banks}
@@ -155,10 +155,8 @@ def _show(call: Call, hits: Sequence[Hit], state: SessionState, reason: str) -> 
         ): hit
         for hit in hits
     }
-    source = f"{short_path(first.root, first, call.env)}/"
     about = describe_categories(call.config, (hit["type"] for hit in hits))
-    budget = call.config.number("retrieval.budget")
-    text, shown = fence_parts([Part("", list(entries))], source, budget, about)
+    text, shown = build_context(call, [Part("", list(entries))], about)
     if not text:
         return Answer(reason=f"{hits[0]['title']!r} fits, and finds no room in retrieval.budget.")
     state.show({entries[entry]["file_path"]: entries[entry]["stamp"] for entry in shown})
