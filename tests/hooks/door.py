@@ -99,9 +99,9 @@ def said(path: Path, *texts: str) -> str:
     return transcripts.written(path, lines)
 
 
-def busy(path: Path, uses: int = 12) -> str:
+def busy(path: Path, uses: int = 12, request: str = "Please mend the lantern.") -> str:
     """A transcript with so many uses of tools that a session's summary is called for."""
-    lines: list[object] = [transcripts.user("Please mend the lantern.")]
+    lines: list[object] = [transcripts.user(request)]
     for number in range(uses):
         name = ("Bash", "Read", "Edit")[number % 3]
         lines.append(transcripts.assistant(transcripts.tool(name), answer=f"m{number}"))

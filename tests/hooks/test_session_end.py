@@ -109,3 +109,13 @@ def test_a_session_of_codex_is_told_apart(bank: Path, work: Path) -> None:
     assert [(one.host, one.title) for one in waiting(bank)] == [
         ("codex", "Please look at the build.")
     ]
+
+
+def test_no_secret_is_in_a_title_or_a_summary_however_it_is_cut(bank: Path, work: Path) -> None:
+    token = "gh" + "p_" + "aB3" * 12
+    for before in (70, 49_980, 99_980):
+        path = busy(work / "t.jsonl", request=f"{'x ' * (before // 2)}{token} is it")
+        ask("session-end", transcript_path=path, session_id=str(before))
+        ask("post-compact", transcript_path=path, compact_summary=f"{'x ' * before}{token}")
+    for one in waiting(bank):
+        assert "aB3" not in f"{one.title}{one.text}"

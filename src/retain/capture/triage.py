@@ -15,13 +15,15 @@ from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
 from retain.capture.transcript import Message, strip_injected
-from retain.text.sanitize import strip_invisible
+from retain.text.sanitize import shorten, strip_invisible
 
 _NEAR: Final = 4  # lines between a word and what backs it up
 _AROUND: Final = 10  # lines of context on each side
 # Twice of what is written, so that a secret at the edge is still seen whole.
 _MAX_CONTEXT: Final = 100_000
 _MAX_SNIPPET: Final = 120
+_MAX_TITLE: Final = 100
+_MAX_QUOTE: Final = 4_000  # characters of a request and of an answer in a session's summary
 _MAX_PRIMARY: Final = 3  # lines of a category that count by themselves
 _MAX_BOOSTED: Final = 2  # and those that something near backs up
 # People paste logs of megabytes. What they say about them stands before or after, and a window of
@@ -148,14 +150,33 @@ def _judge_activity(messages: Sequence[Message], least: float) -> tuple[float, F
     score = min(1.0, (5 * len(tools) + 10 * distinct + 2 * exchanges) / 100)
     if score < least:
         return score, None
-    title = f"{len(tools)} tool uses across {distinct} tools, {exchanges} exchanges"
+    snippet = f"{len(tools)} tool uses across {distinct} tools, {exchanges} exchanges"
     context = (
         f"Activity Metrics:\n  Tool uses: {len(tools)}\n"
         f"  Distinct tools: {distinct}\n  Exchanges: {exchanges}"
     )
-    snippets = (title,) if score > 0 else ()
-    start, end = messages[0].start, messages[-1].end
-    return score, Finding(SUMMARY, score, snippets, context, start, end, title, context)
+    asked = (message.text for message in messages if message.role == "user")
+    said = (message.text for message in reversed(messages) if message.role == "assistant")
+    request, last = (
+        _redact(next(filter(None, texts), "")[:_MAX_CONTEXT]) for texts in (asked, said)
+    )
+    text = f"Asked for: {request[:_MAX_QUOTE]}\n\nLast answer: {last[:_MAX_QUOTE]}\n\n{context}"
+    return score, Finding(
+        category=SUMMARY,
+        score=score,
+        snippets=(snippet,) if score > 0 else (),
+        context=context,
+        start=messages[0].start,
+        end=messages[-1].end,
+        title=title_of(request),
+        text=text,
+    )
+
+
+def title_of(request: str) -> str:
+    """What a session is called: the first line of what was asked for, without secrets."""
+    lines = filter(None, map(str.strip, _redact(request[:_MAX_CONTEXT]).splitlines()))
+    return shorten(next(lines, "A session"), _MAX_TITLE)
 
 
 class _Conversation:

@@ -32,10 +32,6 @@ from retain.hooks.session_state import SessionState
 _BLOCK_SECONDS: Final = 300  # for which a stop that was blocked is remembered
 _BLOCKED: Final = 2  # the exit code by which a host keeps its agent at work
 _MIN_THRESHOLD: Final = 0.01  # a session that says nothing of a kind is never asked for it
-_MAX_TITLE: Final = 100
-_MAX_SUMMARY: Final = 40_000
-_MAX_REDACTED: Final = 200_000
-_MAX_ANSWER: Final = 4_000  # characters of the last answer in a session's summary
 _MAX_NEWEST: Final = 20  # memories of a category among which a new one is looked for
 
 
@@ -98,9 +94,7 @@ def _propose_host_summary(session: Session) -> None:
     summary = summary.replace("<summary>", "").replace("</summary>", "").strip()
     if summary:
         end = transcript.size(session.call.text("transcript_path"))
-        text = _redact(summary)[:_MAX_SUMMARY]
-        found = {"category": SUMMARY, "text": text, "score": 1.0, "end": end}
-        session.propose_summary(session.first_request(), found)
+        session.propose_summary({"category": SUMMARY, "text": summary, "score": 1.0, "end": end})
 
 
 def _propose_session(session: Session) -> None:
@@ -108,13 +102,9 @@ def _propose_session(session: Session) -> None:
     if session.state.is_summarised:
         return
     session.judge()
-    for activity in session.verdict.findings:
-        if activity.category == SUMMARY:
-            said = (it.text for it in session.messages[::-1] if it.role == "assistant" and it.text)
-            request, last = session.first_request(), _redact(next(said, ""))
-            text = f"Asked for: {request[:_MAX_ANSWER]}\n\nLast answer: {last[:_MAX_ANSWER]}"
-            found = {**activity.to_dict(), "text": f"{text}\n\n{activity.context}"}
-            session.propose_summary(request, found)
+    for finding in session.verdict.findings:
+        if finding.category == SUMMARY:
+            session.propose_summary(finding.to_dict())
 
 
 class Session:
@@ -156,10 +146,6 @@ class Session:
         """The messages since something was found last."""
         most = self.call.config.number("triage.max_messages")
         return transcript.last_messages(self._path, most, self._since)
-
-    def first_request(self) -> str:
-        """What the session was for, without secrets."""
-        return _redact(transcript.first_request(self._path))
 
     def judge(self) -> None:
         """Judge what was said since something was found last, as far as there is time."""
@@ -233,11 +219,11 @@ class Session:
         except RetainError as error:
             self._notes.append(error.message)
 
-    def propose_summary(self, request: str, found: Mapping[str, Any]) -> None:
-        """Propose a summary of this session, under the first line of what was asked for."""
+    def propose_summary(self, found: Mapping[str, Any]) -> None:
+        """Propose a summary of this session, under what was asked for first."""
         self.state.is_summarised = True
-        first = next(filter(None, map(str.strip, request.splitlines())), "")
-        self.propose({**found, "title": first[:_MAX_TITLE] or "A session"})
+        request = transcript.first_request(self._path)
+        self.propose({**found, "title": triage.title_of(request)})
 
     def settle(self) -> None:
         """Propose what the agent was asked to save and has not saved; remove its drafts."""
@@ -268,13 +254,6 @@ class Session:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.strip().encode(errors="replace")).hexdigest()[:16]
-
-
-def _redact(text: str) -> str:
-    """A text without secrets; half of one, after a cut, would not be known for what it is."""
-    from retain.text.secrets import redact  # its patterns cost 10 ms, and most stops find nothing
-
-    return redact(text[:_MAX_REDACTED]).text
 
 
 # The flag by which claude-memory knows that a stop was blocked
