@@ -192,6 +192,7 @@ def test_what_would_be_proposed_is_shown(event: str, categories: list[str], home
     assert (answer["exit_code"], answer["stdout"], answer["stderr"]) == (0, "", "")
     assert sorted(one["category"] for one in answer["proposals"]) == categories
     assert "It would wait in the inbox" in answer["says"]
+    assert answer["reason"] is None
     assert files(home) == before
 
 

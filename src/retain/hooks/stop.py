@@ -123,13 +123,17 @@ class Session:
         self._last = call.text("last_assistant_message")
         self._end = transcript.size(self._path)
         self._since = self.state.judged if self.state.judged <= self._end else 0
-        self._is_cut = False
+        self._is_cut = self._has_proposed = False
         self._notes: list[str] = []  # what went wrong
 
     def finish(self, reason: str = "") -> Answer:
-        """Save the state and answer nothing; what went wrong goes to the log of the host."""
+        """Save the state and answer nothing, for a reason if nothing was proposed either.
+
+        What went wrong goes to the log of the host.
+        """
         self.state.save()
-        return Answer(err="".join(f"retain hook: {note}\n" for note in self._notes), reason=reason)
+        err = "".join(f"retain hook: {note}\n" for note in self._notes)
+        return Answer(err=err, reason="" if self._has_proposed else reason)
 
     @cached_property
     def thresholds(self) -> dict[str, float]:
@@ -202,7 +206,7 @@ class Session:
 
     def propose(self, fields: Mapping[str, Any]) -> None:
         """Put a finding into the inbox of the bank in force, or note why that could not be."""
-        call = self.call
+        call, self._has_proposed = self.call, True
         # One host says its name itself, the other gives its plugins a variable.
         is_codex = "PLUGIN_ROOT" in call.env and "CLAUDECODE" not in call.env
         proposal = Proposal(
