@@ -92,23 +92,6 @@ def test_put_again_keeps_who_wrote_it_first_and_when(home: Path) -> None:
     assert "updated_at" in written.memory.meta
 
 
-def test_made_up_id_never_replaces_anything(home: Path) -> None:
-    put("# Title\n\none")
-    with pytest.raises(Conflict):
-        put("# Title\n\ntwo")
-    assert App().get("title").body == "# Title\n\none"
-    assert put("# Title\n\ntwo", replace=True) == "memories/title"
-    assert App().get("title").body == "# Title\n\ntwo"
-
-
-def test_same_id_in_another_collection_is_a_warning(home: Path) -> None:
-    put("one", id="note", collection="a")
-    written = App().put("two", id="note", collection="b")
-    assert "also in a" in written.warnings[0]
-    with pytest.raises(Conflict, match="a/note, b/note"):
-        App().get("note")
-
-
 # Changing
 
 
@@ -122,16 +105,6 @@ def test_update_with_stale_hash_changes_nothing(home: Path) -> None:
         App().delete("note", expect=stale)
     assert App().get("note").body == "two"
     assert App(cwd=str(home)).trashed()[0].id == "note.conflict"
-
-
-@pytest.mark.parametrize("sort", ["id", "title", "type", "status", "created", "updated"])
-def test_lists_are_sorted_and_turned_round(sort: str, home: Path) -> None:
-    for number, name in enumerate("cab"):
-        fields = {"created_at": f"2026-01-0{3 - number}T00:00:00Z", "title": name}
-        App().put("x", metadata=fields, id=name)
-    ids = [memory.id for memory in App().list(sort=sort)]
-    assert ids == (["b", "a", "c"] if sort in ("created", "updated") else ["a", "b", "c"])
-    assert sorted(m.id for m in App().list(sort=sort, reverse=True)) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("name", ["USER", "user", "MEMORY", "PREFERENCES"])

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from retain import config
 from retain.app import App
-from retain.categories import DEFAULTS, Category, Rules, is_name, load_categories
-from retain.config import Config, list_settings, parse_value, rules, setting
+from retain.categories import DEFAULTS, Category, Rules, load_categories
+from retain.config import Config, parse_value, rules, setting
 from retain.errors import UsageError
 from tests.cli.door import call
-from tests.conftest import Run
 
 
 @pytest.fixture
@@ -57,19 +56,6 @@ def test_the_six_are_those_of_document_004() -> None:
         ("preference", "preferences", 0, 0),
     ]
     assert all(one.enabled and one.auto_capture for one in DEFAULTS.values())
-
-
-def test_rules_are_found_by_name_and_by_folder() -> None:
-    rules = Rules(DEFAULTS)
-    assert rules.category("tech_debt") == rules.of_folder("tech-debt") == DEFAULTS["tech_debt"]
-    assert rules.of_folder("Decisions") == DEFAULTS["decision"]  # one folder on a Mac's disk
-    assert rules.category("incident") is rules.of_folder("tech_debt") is rules.of_folder("") is None
-
-
-@pytest.mark.parametrize("name", ["", "A", "2nd", "_a", "a-b", "a.b", "a b", "é", "a" * 41, "a\n"])
-def test_no_name_of_a_category(name: str) -> None:
-    assert not is_name(name)
-    assert is_name("on_call_2")
 
 
 @pytest.mark.parametrize(
@@ -391,45 +377,6 @@ def test_the_hooks_settings_in_a_memory_config(
 
 
 # The command line
-
-
-def test_list_shows_each_category_and_what_is_set(bank: Path) -> None:
-    found = load(
-        bank, '[categories.incident]\nfolder = "incidents"\n[categories.decision]\nenabled = true\n'
-    )
-    shown = {
-        one.key.removeprefix("categories."): value.value
-        for one, value in list_settings(found)
-        if one.key.startswith("categories.")
-    }
-    assert shown == {
-        **{f"{name}.folder": one.folder for name, one in DEFAULTS.items()},
-        "session_summary.retention_days": 90,
-        "session_summary.max_retained": 5,
-        "decision.enabled": True,
-        "incident.folder": "incidents",
-    }
-
-
-def test_a_category_is_set_added_and_shown(run: Run, bank: Path) -> None:
-    key = "categories.decision.retention_days"
-    assert run("config", "get", key).out == "0\n"
-    assert run("config", "set", key, "30").out.startswith(f"{key} = 30\n")
-    shown = json.loads(run("config", "get", key, "--json").out)
-    assert (shown["value"], shown["origin"]) == (30, f"{bank}/config.toml")
-    assert run("config", "set", "categories.incident.folder", "incidents").code == 0
-    rows = json.loads(run("config", "list", "--json").out)
-    assert {"categories.incident.folder", key} <= {row["key"] for row in rows}
-    assert run("config", "check").out == "The configuration is fine.\n"
-
-
-def test_what_a_project_may_not_set_is_refused_and_not_written(home: Path, bank: Path) -> None:
-    ran = call("config", "set", "versioning.mode", "off")
-    assert ran.code == 2
-    assert "retain config set versioning.mode off --global" in ran.err
-    assert list(bank.iterdir()) == []
-    assert call("config", "set", "versioning.mode", "off", "--global").code == 0
-    assert call("config", "get", "versioning.mode").out == "off\n"
 
 
 def test_status_doctor_and_check_tell_of_categories_that_are_not_as_the_config_says(

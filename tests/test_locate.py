@@ -315,21 +315,6 @@ def test_nobody_can_stop_others_with_a_trap_in_a_shared_directory(shared: Path) 
     assert as_nobody(shared) == "ConfigError"
 
 
-@pytest.mark.parametrize(
-    "path, home, shown",
-    [
-        ("/home/ada/a.md", "/home/ada", "~/a.md"),
-        ("/home/ada/a.md", "/home/ada/", "~/a.md"),
-        ("/home/adam/a.md", "/home/ada", "/home/adam/a.md"),
-        ("/home/ada", "/home/ada", "/home/ada"),
-        ("/a.md", "", "/a.md"),
-        ("/a.md", "/", "/a.md"),
-    ],
-)
-def test_a_path_is_shown_from_home(path: str, home: str, shown: str) -> None:
-    assert locate.from_home(path, home) == shown
-
-
 @pytest.mark.parametrize("name", [".claude", ".codex", ".git", "x/.git/y", ".ssh/z"])
 def test_what_is_another_program_s_own_is_no_bank(home: Path, name: str) -> None:
     with pytest.raises(UsageError, match="another program's own"):
@@ -393,9 +378,3 @@ def test_settings_are_read_again_when_the_persons_own_have_changed(
     assert found.latest_config() is first
     config(banks[1], '[engine]\ntext = "qdrant"')
     assert found.latest_config().number("retrieval.max_inject") == 4
-
-
-def test_a_strategy_leads_to_the_person_s_own_bank(banks: tuple[Path, Path]) -> None:
-    config(banks[1], '[memory]\nstorage_strategy = "user"')
-    assert locator().location.root == str(banks[1])
-    assert locator(local=True).location.root == str(banks[0])

@@ -86,21 +86,6 @@ def test_tags_are_whatever_a_person_wrote(value: object, tags: tuple[str, ...]) 
     assert memory({"tags": value, "related_to": value}).related_to == tags
 
 
-def test_type_and_status_have_defaults() -> None:
-    assert (memory({}).type, memory({}).status) == ("journal", "active")
-    assert (memory({"type": " plan "}).type, memory({"status": "retired"}).status) == (
-        "plan",
-        "retired",
-    )
-    assert (memory({"type": None}).type, memory({"status": ""}).status) == ("journal", "active")
-
-
-def test_a_memory_is_named_by_collection_and_id() -> None:
-    assert (memory({}).ref, memory({}).address) == ("c/the-id", "c/the-id")
-    root = memory({}, collection="")
-    assert (root.ref, root.address) == ("the-id", "/the-id")
-
-
 def test_the_hash_is_of_the_bytes() -> None:
     one = memory({})._replace(data=b"x")
     assert one.hash == hashlib.sha256(b"x").hexdigest()

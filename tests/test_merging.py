@@ -82,23 +82,6 @@ def test_tags_links_and_names_live_on(memory: App) -> None:
     }
 
 
-def test_own_tags_of_the_new_text_count_and_links_are_not_doubled(memory: App) -> None:
-    text = "---\ntags: [x]\nrelated_to: [docs/a.md]\n---\nSee [[src/auth.py]] and [[other]]."
-    new = memory.merge(["auth-notes-1", "auth-notes-2"], "auth", text).written.memory
-    assert new.tags == ("x",)
-    assert new.related_to == ("docs/a.md",)
-
-
-def test_merged_memories_can_be_merged_again(memory: App) -> None:
-    memory.merge(["auth-notes-1", "auth-notes-2"], "first", "First.")
-    memory.merge(["first", "keys/auth-notes-3"], "second", "Second.")
-    assert sorted(one.id for one in memory.list()) == ["other", "second"]
-    for name in ("first", "auth-notes-1", "keys/auth-notes-3", "second"):
-        assert [hit.id for hit in memory.linked(name).hits] == ["other"], name
-    targets = {edge.target for edge in memory.graph("other", 1).edges}
-    assert targets == {"memories/second", "memories/other"}
-
-
 def test_collection_is_that_of_the_first_and_the_type_the_one_all_have(memory: App) -> None:
     for name, kind in (("a", "fact"), ("b", "fact"), ("c", "plan"), ("d", "fact")):
         memory.put(name, id=name, collection=kind, type=kind)
@@ -142,13 +125,6 @@ def test_merge_that_cannot_be_done_changes_nothing(
         memory.merge(sources, into, text)
     assert files() == before
     assert refs(memory, "tokens") == ["memories/auth-notes-1", "memories/auth-notes-2"]
-
-
-def test_memory_named_twice_is_merged_once(memory: App) -> None:
-    named = ["auth-notes-1", "memories/auth-notes-1", "auth-notes-2"]
-    merged = memory.merge(named, "auth", "Once.")
-    assert [one.id for one in merged.trashed] == ["auth-notes-1", "auth-notes-2"]
-    assert merged.written.memory.merged_from == ("memories/auth-notes-1", "memories/auth-notes-2")
 
 
 def test_merged_memory_says_what_stands_for_it_now(memory: App) -> None:
@@ -231,18 +207,7 @@ def _three(app: App) -> dict[str, bytes]:
     return _files(app)
 
 
-def test_several_become_one_under_the_name_of_the_first(tmp_path: Path) -> None:
-    app = App(bank=str(tmp_path / "bank"))
-    _three(app)
-    done = app.merge_into_first("memories/one", ["memories/two", "memories/three"])
-    assert done.written.status == "merged"
-    assert list(_files(app)) == ["one.md"]
-    assert all(f"Text of {name}." in done.written.memory.body for name in ("one", "two", "three"))
-    assert len(done.trashed) == 3
-    app.close()
-
-
-def test_no_text_is_lost_when_another_program_takes_the_name_half_way(
+def test_several_become_one_under_the_name_of_the_first_unless_it_is_taken_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = App(bank=str(tmp_path / "bank"))
@@ -253,9 +218,13 @@ def test_no_text_is_lost_when_another_program_takes_the_name_half_way(
         (tmp_path / "bank/memories/one.md").write_text("# Met", encoding="utf-8")
         return move(banks, ref, **to)
 
+    keep, others = "memories/one", ["memories/two", "memories/three"]
+    assert app.merge_into_first(keep, others).written.memory.ref == keep
+    assert list(_files(app)) == ["one.md"]
+    _three(app)
     monkeypatch.setattr(memories, "move", move_late)
     with pytest.raises(Conflict, match="memories/one cannot be its name") as caught:
-        app.merge_into_first("memories/one", ["memories/two", "memories/three"])
+        app.merge_into_first(keep, others)
     now = _files(app)
     assert now.pop("one.md") == b"# Met"
     (made,) = now.values()
