@@ -99,7 +99,7 @@ class Directory:
                 os.fchmod(folder.fd, 0o700)  # a umask may have taken bits away
             if create and name.startswith(".") and not folder.has(".gitignore"):
                 # A directory of Retain's own stays out of whatever repository the bank is in.
-                _write_at(folder.fd, ".gitignore", b"*\n")
+                folder.put(".gitignore", b"*\n")
             opened.pop_all()
         return folder
 
@@ -159,7 +159,9 @@ class Directory:
 
     def put(self, name: str, data: bytes, mode: int = 0o600) -> None:
         """Put a file in place, whatever has that name; a link is replaced, not followed."""
-        _write_at(self.fd, name, data, mode)
+        with _write_draft(self, os.path.join(self.path, name), data, mode, ".tmp-") as draft:
+            os.rename(draft, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+            self.sync()
 
     def rename(self, name: str, new: str) -> None:
         """Give a file another name here, or raise Conflict for one that is taken."""
@@ -204,19 +206,7 @@ def write_whole(path: str, data: bytes) -> None:
     folder, name = os.path.split(path)
     with saving(path), open_directory(folder or ".") as fd:
         mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.isfile(path) else 0o600
-        _write_at(fd, name, data, mode)
-
-
-def _write_at(folder: int, name: str, data: bytes, mode: int = 0o600) -> None:
-    draft = f".tmp-{_unique()}"
-    try:
-        _write_new(folder, draft, data, mode)
-        os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(draft, dir_fd=folder)
-        raise
+        Directory(folder, fd).put(name, data, mode)
 
 
 class FileWrite(NamedTuple):
@@ -335,8 +325,7 @@ class WriteTransaction:
         failure or the next after a kill, undoes what it names.
         """
         journal = [(file.collection, file.name, _digest(file.data), file.label) for file in files]
-        with saving(os.path.join(self._drafts.path, JOURNAL)):
-            self._drafts.put(JOURNAL, json.dumps(journal).encode())
+        self._drafts.put(JOURNAL, json.dumps(journal).encode())
         placed = 0
         try:
             for collection, name, data, expected, label in files:
@@ -417,9 +406,11 @@ def _create(drafts: Directory, folder: Directory, name: str, data: bytes) -> Non
 
 
 @contextlib.contextmanager
-def _write_draft(drafts: Directory, path: str, data: bytes, mode: int) -> Iterator[str]:
+def _write_draft(
+    drafts: Directory, path: str, data: bytes, mode: int, prefix: str = DRAFT
+) -> Iterator[str]:
     """A finished, synced draft of a file; removed again when placing it fails."""
-    draft, made = f"{DRAFT}{_unique()}", 0
+    draft, made = f"{prefix}{_unique()}", 0
     with saving(path):
         try:
             made = _write_new(drafts.fd, draft, data, mode)
