@@ -158,31 +158,20 @@ def find_titles(connection: sqlite3.Connection, words: Sequence[str], limit: int
 
     Those that begin with the first word come first, then those in which any word does.
     """
-    if not words:
-        return []
-    # For LIKE, in which nothing stands for anything else.
-    literal = [re.sub(r"[!%_]", r"!\g<0>", word) for word in words]
-    values = {
-        "words": json.dumps([f"%{word}%" for word in literal]),
-        "first": f"{literal[0]}%",
-        "inner": f"% {literal[0]}%",
-        "limit": limit,
-    }
-    return [number for (number,) in connection.execute(_TITLES, values)]
-
-
-# A name's own words stand between slashes and dashes.
-_TITLES: Final = """
-SELECT number FROM (
-  SELECT number, title, id, written, title || ' ' || collection || '/' || id AS named
-  FROM memories WHERE NOT is_gone AND status != 'retired'
-)
-WHERE NOT EXISTS (SELECT 1 FROM json_each(:words) WHERE named NOT LIKE value ESCAPE '!')
-ORDER BY title LIKE :first ESCAPE '!' OR id LIKE :first ESCAPE '!' DESC,
-  ' ' || replace(replace(named, '/', ' '), '-', ' ') LIKE :inner ESCAPE '!' DESC,
-  length(title), written DESC
-LIMIT :limit
-"""
+    wanted = [word.casefold() for word in words]
+    query = (
+        "SELECT number, title, id, collection || '/' || id, written FROM memories "
+        "WHERE NOT is_gone AND status <> 'retired'"
+    )
+    found = []
+    for number, title, name, ref, written in connection.execute(query):
+        named = f"{title} {ref}".casefold()
+        if wanted and all(word in named for word in wanted):
+            is_first = any(text.casefold().startswith(wanted[0]) for text in (title, name))
+            # A name's own words stand between slashes and dashes.
+            is_inner = any(word.startswith(wanted[0]) for word in re.split(r"[\s/-]", named))
+            found.append((not is_first, not is_inner, len(title), -written, number))
+    return [row[-1] for row in sorted(found)[:limit]]
 
 
 def kinds(

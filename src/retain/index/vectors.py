@@ -204,45 +204,16 @@ def _unpack(vectors: Sequence[bytes]) -> tuple[Bytes, Floats]:
 
 
 class Cache:
-    """The matrix of one index, brought up to date when the index says that it is old."""
+    """The matrix of one index, read anew when the index says that it is old."""
 
     def __init__(self) -> None:
-        self._source = ("", "")  # which file's numbers, and which model's vectors
-        self._version = 0
+        self._state: object = None  # of the index, and the model
         self._matrix: Matrix | None = None
 
     def matrix(self, connection: sqlite3.Connection, model: str, dimension: int) -> Matrix | None:
         """The vectors of a model as the index has them now, None when there are none."""
-        version, identity = connection.execute(STATE).fetchone()
-        source = (str(identity), model)
-        if (source, version) != (self._source, self._version):
-            old = self._matrix if source == self._source else None
-            self._matrix = _load(connection, model, dimension, old)
-            self._source, self._version = source, version
-        return self._matrix or None
-
-
-def _load(connection: sqlite3.Connection, model: str, dimension: int, old: Matrix | None) -> Matrix:
-    """The matrix as it is now; rows that an older one has are not read again."""
-    query = "SELECT chunk, memory FROM vectors WHERE model = ? ORDER BY chunk"
-    listed = np.array(connection.execute(query, (model,)).fetchall(), np.int64).reshape(-1, 2)
-    chunks, memories = listed[:, 0].copy(), listed[:, 1].copy()
-    data = np.zeros((len(chunks), dimension), np.int8)
-    scales = np.zeros(len(chunks), np.float32)
-    missing = np.ones(len(chunks), bool)
-    if old and len(chunks):
-        places = old.at(chunks)
-        missing = places < 0
-        data[~missing] = old.data[places[~missing]]
-        scales[~missing] = old.scales[places[~missing]]
-    if missing.any():
-        first, last = (int(chunk) for chunk in chunks[missing][[0, -1]])
-        rows = connection.execute(
-            "SELECT chunk, vector FROM vectors WHERE model = ? AND chunk BETWEEN ? AND ? "
-            "AND length(vector) = ? ORDER BY chunk",
-            (model, first, last, dimension + 4),
-        ).fetchall()
-        if rows:
-            places = np.searchsorted(chunks, np.array([chunk for chunk, _ in rows], np.int64))
-            data[places], scales[places] = _unpack([vector for _, vector in rows])
-    return Matrix(chunks, memories, data, scales)
+        state = (connection.execute(STATE).fetchone(), model)
+        if state != self._state:
+            self._matrix = _read(connection, model, "length(vector) = ?", dimension + 4)
+            self._state = state
+        return self._matrix
