@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.bank.index_md import clean_title
 from retain.records.normalize import normalize, slugify
 from retain.records.schema import ID
 
@@ -112,10 +111,8 @@ def test_an_id_is_made_of_a_text(text: str, slug: str) -> None:
 
 
 def test_the_id_of_a_text_without_latin_letters_is_its_own_however_it_is_composed() -> None:
-    assert slugify("인증") == slugify(" \u110b\u1175\u11ab\u110c\u1173\u11bc ")  # 인증, decomposed
-    assert slugify("인증") != slugify("결정")
-    assert slugify("Релиз 2") != slugify("Бюджет 2")
-    assert slugify("Релиз 2") != slugify("Релиз 3")
+    assert slugify("인증") == slugify(" \u110b\u1175\u11ab\u110c\u1173\u11bc ")  # decomposed
+    assert slugify("Релиз 2") not in (slugify("Бюджет 2"), slugify("Релиз 3"))
 
 
 TEXTS = st.text(st.sampled_from("aB1,-> #tags:\t\n\x00\u200b\u2028\u00a0İΣ결é"), max_size=20)
@@ -147,14 +144,6 @@ def test_whatever_is_handed_in_is_mended_once_and_never_altered(
     again, notes = normalize(mended, is_new=is_new, now="later")
     assert notes == []
     assert repr(again) == repr(mended)
-
-
-@given(st.text())
-def test_an_index_line_cannot_be_broken_by_a_title(text: str) -> None:
-    title = clean_title(text)
-    assert len(title.splitlines()) <= 1
-    assert "#tags:" not in title
-    assert "->" not in title.split()
 
 
 @given(st.text())

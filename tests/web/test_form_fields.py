@@ -76,11 +76,8 @@ def test_a_value_stands_in_the_box_of_its_kind(
         ("causes", "one"),
         ("causes", ["two\nlines"]),
         ("causes", ["", "x"]),
-        ("causes", [" spaces "]),
-        ("causes", ["a\u2028b"]),
         ("causes", [1]),
         ("people", [{"name": "Ada", "role": "ours"}]),
-        ("people", [{"name": None}]),
         ("people", ["Ada"]),
         ("where", {"hosts": [["a"]]}),
         ("where", []),
@@ -99,6 +96,12 @@ def test_a_field_that_says_nothing_is_an_empty_box() -> None:
     assert [box.kind for box in boxes] == kinds.split()
     assert all(box.text == "" for box in boxes)
     assert [box.name for box in boxes if box.is_required] == ["impact", "causes"]
+    assert [box.about for box in boxes[-5:]] == [
+        "One item on each line.",
+        "",
+        "",
+        *["As JSON."] * 2,
+    ]
     for category in DEFAULTS:
         assert "json" not in {lay_out(field, None).kind for field in fields(category)}, category
 
@@ -123,9 +126,3 @@ def test_rows_have_fields_and_one_to_be_filled_in() -> None:
     ]
     (row,) = entry("where").rows  # there is always one
     assert [(one.name, one.kind) for one in row] == [("hosts", "list")]
-
-
-def test_a_list_says_how_it_is_written() -> None:
-    assert entry("causes").about == "One item on each line."
-    assert entry("odd").about == "As JSON."
-    assert entry("impact").about == ""
