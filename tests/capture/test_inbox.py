@@ -135,7 +135,7 @@ def test_full_inbox_refuses_the_newest_and_deletes_nothing(
 
 def test_reading_makes_nothing(box: Inbox) -> None:
     assert (box.proposals(), box.count(), box.ignored()) == ([], 0, [])
-    box.heed(["a", "b"])
+    box.unignore(["a", "b"])
     assert not os.path.exists(box.path)
 
 
@@ -145,7 +145,7 @@ def test_reading_makes_nothing(box: Inbox) -> None:
 @pytest.mark.parametrize("name", ["0123456789abcdef", "../config", "x" * 16, ""])
 def test_what_is_not_there_cannot_be_moved(box: Inbox, name: str) -> None:
     box.propose(DECISION)
-    for step in (box.drop, box.restore, box.accept, box.reopen, box.read):
+    for step in (box.drop, box.restore, box.accept, box.reopen):
         with pytest.raises(NotFound):
             step(name)
     assert box.count() == 1
@@ -180,7 +180,7 @@ def test_ignored_groups_are_kept_until_they_are_heeded(box: Inbox) -> None:
     for refs in (["a", "facts/b"], ["facts/b", "a"], ["c", "d"]):
         box.ignore(refs)
     assert set(box.ignored()) == {frozenset(("a", "facts/b")), frozenset("cd")}
-    box.heed(["d", "c"])
+    box.unignore(["d", "c"])
     Path(box.path, "ignored", "odd.json").write_text("{", encoding="utf-8")
     assert box.ignored() == [frozenset(("a", "facts/b"))]
 

@@ -327,7 +327,7 @@ def ignore_pair(banks: Banks, refs: Sequence[str], *, again: bool = False) -> No
     from retain.capture.inbox import Inbox
 
     inbox = Inbox(banks.location.root, banks.env)
-    (inbox.heed if again else inbox.ignore)(refs)
+    (inbox.unignore if again else inbox.ignore)(refs)
 
 
 def alike(banks: Banks, collection: str, name: str) -> list[duplicates.Alike]:

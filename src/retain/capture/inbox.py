@@ -36,7 +36,7 @@ class Inbox:
 
     def propose(self, proposal: Proposal) -> str:
         """Add a proposal and return its id; one that was added before is not added again."""
-        clean = proposal.cleaned()
+        clean = proposal.clean()
         known = (self._file(clean.id, folder) for folder in ("", _DROPPED, _ACCEPTED))
         if any(map(os.path.exists, known)):
             return clean.id
@@ -70,23 +70,20 @@ class Inbox:
         """How many proposals wait."""
         return len(self._names(""))
 
-    def read(self, name: str) -> Proposal:
-        """One proposal that waits."""
-        try:
-            return _read(self._file(name), name)
-        except FileNotFoundError as error:
-            raise _gone(name) from error
-
     def revise(self, old: Proposal, new: Proposal) -> Proposal:
         """Change what a waiting proposal says, unless someone else has done so since."""
-        clean = new.cleaned()._replace(id=old.id)
+        clean = new.clean()._replace(id=old.id)
         self.check_unchanged(old)
         self._write(clean)
         return clean
 
     def check_unchanged(self, seen: Proposal) -> None:
         """Raise Conflict if a waiting proposal is not what a person has seen."""
-        if seen != self.read(seen.id):
+        try:
+            waiting = _read(self._file(seen.id), seen.id)
+        except FileNotFoundError as error:
+            raise _gone(seen.id) from error
+        if waiting != seen:
             raise Conflict(
                 f"the proposal {seen.id} was changed by someone else meanwhile",
                 unchanged="It is as they left it.",
@@ -127,7 +124,7 @@ class Inbox:
         """Do not suggest to merge these memories again."""
         _save(self._ignored_file(refs), json.dumps(sorted(set(refs))))
 
-    def heed(self, refs: Iterable[str]) -> None:
+    def unignore(self, refs: Iterable[str]) -> None:
         """Suggest to merge these memories again."""
         with suppress(FileNotFoundError):
             os.unlink(self._ignored_file(refs))

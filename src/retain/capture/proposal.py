@@ -61,7 +61,7 @@ class Proposal(NamedTuple):
         del fields["text"]
         return fields
 
-    def cleaned(self) -> Proposal:
+    def clean(self) -> Proposal:
         """The same without secrets or anything that acts on a terminal, short, and with its id."""
         # Broken JSON may bring half a character, which UTF-8 cannot hold.
         texts: dict[str, Any] = {

@@ -168,12 +168,12 @@ def _judge_activity(messages: Sequence[Message], least: float) -> tuple[float, F
         context=context,
         start=messages[0].start,
         end=messages[-1].end,
-        title=title_of(request),
+        title=make_title(request),
         text=text,
     )
 
 
-def title_of(request: str) -> str:
+def make_title(request: str) -> str:
     """What a session is called: the first line of what was asked for, without secrets."""
     lines = filter(None, map(str.strip, _redact(request[:_MAX_CONTEXT]).splitlines()))
     return shorten(next(lines, "A session"), _MAX_TITLE)

@@ -227,7 +227,7 @@ class Session:
         """Propose a summary of this session, under what was asked for first."""
         self.state.is_summarised = True
         request = transcript.first_request(self._path)
-        self.propose({**found, "title": triage.title_of(request)})
+        self.propose({**found, "title": triage.make_title(request)})
 
     def settle(self) -> None:
         """Propose what the agent was asked to save and has not saved; remove its drafts."""
