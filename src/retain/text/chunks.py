@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 _MOST: Final = 1200  # characters of a chunk
 _LEAST: Final = 200  # characters that are worth a chunk of their own
 _TITLE: Final = 120  # characters of a heading that its path takes over
-# Without these a text has no heading and nobody speaks in it.
-_MARKS: Final = ("#", ":", "==", "--", "\uff1a")
 
 
 class Chunk(NamedTuple):
@@ -73,10 +71,6 @@ class _Block(NamedTuple):
 
 def split_chunks(body: str) -> list[Chunk]:
     """Cut a body at its headings, turns and paragraphs; every line that is not blank is kept."""
-    if len(body) <= _MOST and not any(mark in body for mark in _MARKS):
-        rest = body.lstrip()
-        start = body.rfind("\n", 0, len(body) - len(rest)) + 1
-        return [Chunk(body[start:].rstrip(), "", body.count("\n", 0, start) + 1)] if rest else []
     lines = body.split("\n")
     starts = list(accumulate([len(line) + 1 for line in lines], initial=0))
     coded = [0] * len(lines)
@@ -241,31 +235,37 @@ _ROLES: Final = frozenset("user assistant system human ai agent tool".split())
 # Words that people write before a colon without anybody speaking.
 _LABELS: Final = frozenset(
     """
-    a action actions address after agenda alternative alternatives answer api architecture
-    assumption assumptions attendees author backend background before benefits blocker blockers
-    branch budget bug bugs build cause caveat change changed changes city command comment config
+    a action actions address advantage advantages after agenda aim alternative alternatives answer
+    api approach architecture assumption assumptions attendees audience author backend background
+    before benefit benefits blocker blockers branch budget bug bugs build cause caveat caveats
+    challenges change changed changes city command comment components conclusion conclusions config
     configuration cons consequence consequences constraint constraints contact content contents
-    context cost created critical current data database date day deadline debug december decision
-    decisions default definition dependencies deploy description design details done due edge email
-    environment error evidence example examples expected fact fatal feature february file files
-    findings first fix fixed fixes follow-up for format friday from frontend goal goals high hint
-    home host how https id idea ideas impact implementation important info input install issue
-    issues item items january job july key keyword keywords kind language last lesson lessons level
-    license limit limitations link links list location log low main maintainer march medium meeting
-    message method metric metrics migration milestone minor mode model monday motivation name never
-    new next no note notes november objective observation october old on open option options
-    outcome output overview owner package parameters participants password path pattern performance
-    phone plan platform policy port preference prerequisites priority pro problem problems process
-    production progress project prompt pros purpose q question questions rationale reason reasons
-    recommendation reference references region related release remember reminder repo repository
-    requirement requirements resolution result results return returns review risk risks role root
-    rule rules run saturday scope script section security see september server service session
-    setting settings setup severity size solution source sources stack staging start state status
-    step steps storage strategy style subject suggestion summary sunday symptom symptoms table tag
-    tags takeaway takeaways target task tasks team tech test tests thursday time timeline tip title
-    tldr to today todo token tomorrow tools topic topics trade-off trade-offs tuesday type update
-    updated url usage use username value version warn warning wednesday week what when where which
-    who why work workaround workflow yes yesterday
+    context cost created criteria critical current data database date day deadline debug december
+    decision decisions default definition dependencies deploy description design details
+    disadvantages done downside due edge effort email environment error evidence example examples
+    expected fact fatal feature features february feedback file files findings first fix fixed
+    fixes focus follow-up for format friday from frontend goal goals gotcha gotchas guideline
+    guidelines high highlights hint home host how https hypothesis id idea ideas impact
+    implementation important info input insight insights install interface issue issues item items
+    january job july key keyword keywords kind language last learned lesson lessons level license
+    limit limitation limitations link links list location log low main maintainer march medium
+    meeting message method metric metrics migration milestone minor mitigation mitigations mode
+    model monday motivation name never new next no non-goals note notes november objective
+    objectives observation observations october old on open opportunities option options outcome
+    outcomes output overview owner package parameters participants password path pattern
+    performance phone plan plans platform points policy port preference prerequisites principle
+    principles priority pro problem problems process production progress project prompt proposal
+    pros purpose q question questions rationale reason reasons recommendation recommendations
+    reference references region related release remember reminder repo repository requirement
+    requirements resolution responsibilities result results return returns review risk risks role
+    root rule rules run saturday scenario schedule scope script section security see september
+    server service session setting settings setup severity size solution source sources stack
+    staging stakeholders start state status step steps storage strategy strengths style subject
+    suggestion summary sunday symptom symptoms table tag tags takeaway takeaways target task tasks
+    team tech test tests thursday time timeline tip title tldr to today todo token tomorrow tools
+    topic topics trade-off trade-offs tradeoff tradeoffs trigger tuesday type understanding update
+    updated url usage use username value verdict version warn warning weaknesses wednesday week
+    what when where which who why work workaround workflow yes yesterday
     """.split()
 )
 _TALK: Final = re.compile(
