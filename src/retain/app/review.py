@@ -138,22 +138,12 @@ class Review:
 
         The proposal comes back first: stopped in between, an `accept` finds the memory there.
         """
-        bank = self._app.bank
-        memory = bank.find(ref)
-        if memory.hash != expect:
-            raise Conflict(
-                f"{memory.ref} was changed since it was accepted",
-                unchanged="It is as it is, and the proposal stays accepted.",
-                hint=f"Delete it if you do not want it: retain delete {memory.ref}",
-            )
         self.inbox.reopen(name)
         try:
-            bank.delete(memory.address, expect=expect)
-        except RetainError:
+            self._app.delete(ref, expect=expect)
+        except RetainError:  # it was changed since, and the proposal stays accepted
             self.inbox.accept(name)
             raise
-        what, gone = f"take back {memory.ref}", {memory.path: None}
-        self._app.settle(Outcome("deleted", memory, changes=gone, message=what))
 
     def _accept(self, proposal: Proposal) -> Accepted:
         self.inbox.check_unchanged(proposal)
