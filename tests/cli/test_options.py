@@ -349,6 +349,7 @@ def test_help_is_printed_on_stdout() -> None:
         (r'put - --id x --metadata {"a":"\ud800"}', "not valid UTF-8"),
         ("put - --id x --title a\udcffb", "not valid UTF-8"),
         ("move note", "say where to"),
+        ("update note --tags x --expect abc", "not a hash"),
         ("list --limit 0", "not a number from 1 on"),
         ("search second --min-score 1.5", "not a number between 0 and 1"),
         ("trash empty --older-than soon", "not a time such as 90s"),

@@ -163,6 +163,7 @@ def _seconds(text: str) -> int:
 # What a value is called in the help: what it looks like, how it is read, and what it is in words.
 _VALUES: Final[dict[str, tuple[str, Callable[[str], object], str]]] = {
     "A,B": ("(?s:.*)", _split, "words with commas"),
+    "HASH": ("(sha256:)?[0-9A-Fa-f]{8,64}", str, "a hash: 8 to 64 hexadecimal digits"),
     "ID": ("(?s:.+)", str, "a name"),
     "N": ("0*[1-9][0-9]{0,8}", int, "a number from 1 on"),
     "TIME": ("0*[1-9][0-9]{0,5}[smhd]", _seconds, "a time such as 90s, 30m, 8h or 30d"),
