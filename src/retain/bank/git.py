@@ -181,18 +181,18 @@ class Repository:
             return None
         root, git_dir = os.path.realpath(lines[0]), os.path.realpath(lines[1])
         # core.worktree can name any place at all; only a tree around the directory is of use.
-        around = [place for place in (root, git_dir) if _is_inside(directory, place)]
-        return cls(root, lines[1], lines[2]) if around == [root] else None
+        inside = [os.path.commonpath((directory, place)) == place for place in (root, git_dir)]
+        return cls(root, lines[1], lines[2]) if inside == [True, False] else None
 
     def relative(self, path: str) -> str:
         """An absolute path as a path in the work tree."""
         folder, name = os.path.split(path)
-        whole = ""
+        inner = ""
         if os.path.isabs(path) and not _NOT_IN_PATHS.search(path):
-            # Only the folder is resolved: a link in the file's own place is refused by its mode.
-            whole = os.path.join(os.path.realpath(folder), name)
-        inner = os.path.relpath(whole, self.root) if whole and _is_inside(whole, self.root) else ""
-        if name in ("", ".", "..") or inner in ("", ".") or ".git" in inner.lower().split("/"):
+            # Only the folder is resolved: the file itself may be a link.
+            inner = os.path.relpath(os.path.join(os.path.realpath(folder), name), self.root)
+        parts = inner.lower().split("/")
+        if name in ("", ".", "..") or parts[0] in ("", ".", "..") or ".git" in parts:
             raise HistoryError(f"{_printable(path)} is not a file of the work tree {self.root}")
         return inner
 
@@ -395,10 +395,6 @@ class Repository:
             # An unchanged date keeps git's own doubt about files changed in the same instant.
             os.utime(index, ns=(facts.st_mtime_ns, facts.st_mtime_ns))
         return not answer.status
-
-
-def _is_inside(path: str, root: str) -> bool:
-    return os.path.commonpath((path, root)) == root
 
 
 def _records(out: bytes) -> Iterator[tuple[list[str], str]]:

@@ -70,14 +70,12 @@ def parse(data: bytes) -> Document:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         return Document({}, data.decode("utf-8", "replace"), f"not UTF-8 at byte {error.start}")
-    text = body = text.removeprefix(_BOM)
-    meta: dict[str, object] = {}
+    text = text.removeprefix(_BOM)
     problem = ""
     try:
-        if parts := frontmatter.split(text):
-            meta, body = frontmatter.load(text[parts[0] : parts[1]]), text[parts[2] :]
+        meta, body = frontmatter.parse(text)
     except Unreadable as error:
-        problem = error.message
+        meta, body, problem = {}, text, error.message
     if _is_conflicted(text):
         problem = _CONFLICT
     elif len(body) < len(text) and body.startswith("---") and _has_head(body):
@@ -101,19 +99,15 @@ def searchable(memory: Memory) -> str:
 
 def _is_conflicted(text: str) -> bool:
     """Whether git left its marks of a merge that nobody has settled yet."""
-    if "<<<<<<< " not in text:
-        return False
-    lines = text.splitlines()
-    return all(
-        any(line.startswith(mark) for line in lines) for mark in ("<<<<<<< ", "=======", ">>>>>>> ")
-    )
+    lines = text.splitlines() if "<<<<<<< " in text else []
+    marks = ("<<<<<<< ", "=======", ">>>>>>> ")
+    return all(any(line.startswith(mark) for line in lines) for mark in marks)
 
 
 def _has_head(text: str) -> bool:
     """Whether a body starts with a frontmatter block of its own."""
     try:
-        parts = frontmatter.split(text)
-        return parts is not None and bool(frontmatter.load(text[parts[0] : parts[1]]))
+        return bool(frontmatter.parse(text)[0])
     except Unreadable:
         return False
 
@@ -316,11 +310,9 @@ def parse_text(text: str | None) -> ParsedText:
     """Take a text apart; one with broken frontmatter is kept whole as the body."""
     text = (text or "").removeprefix(_BOM)
     try:
-        parts = frontmatter.split(text)
-        meta = frontmatter.load(text[parts[0] : parts[1]]) if parts else {}
+        meta, body = frontmatter.parse(text)
     except Unreadable as error:
         return ParsedText(text, {}, text, (f"{error.message}; all of it was kept as text",))
-    body = text[parts[2] :] if parts else text
     if not body.strip() and not meta:
         raise UsageError("there is no text to store", unchanged="Nothing was changed.")
     return ParsedText(text, meta, body)

@@ -69,6 +69,12 @@ def split(text: str) -> tuple[int, int, int] | None:
     raise Unreadable("the frontmatter is not closed")
 
 
+def parse(text: str) -> tuple[dict[str, object], str]:
+    """A text's metadata and its body; without frontmatter all of it is body."""
+    parts = split(text)
+    return (load(text[parts[0] : parts[1]]), text[parts[2] :]) if parts else ({}, text)
+
+
 def load(head: str) -> dict[str, object]:
     """Parse a head into a mapping, or say why it cannot be."""
     if len(head) > MAX_CHARS:
