@@ -154,7 +154,8 @@ def put(
     if not memory_input.allow_secret:
         _refuse_secret_names(banks, id, collection)
     parsed = parse_text(memory_input.text)
-    collection, name = _choose_address(banks, id, collection, memory_input.title, parsed)
+    title = str(memory_input.fields.get("title") or "")
+    collection, name = _choose_address(banks, id, collection, title, parsed)
     data = compose_new(memory_input, parsed, name, banks.author)
     data = _check_record(banks, Memory(name, collection, f"{name}.md", {}, ""), data)
     with banks.bank.lock_name(collection, name) as change:
@@ -512,12 +513,16 @@ def _admit(
     banks: Banks,
     text: str | None,
     *,
+    title: str = "",
+    type: str = "",  # noqa: A002
     metadata: Mapping[str, object] | None = None,
     created_by: str = "",
     **rest: Any,
 ) -> tuple[MemoryInput, tuple[str, ...]]:
     """What somebody hands in as it may be stored here, and what is to be said of secrets in it."""
-    memory_input = MemoryInput(text, fields=dict(metadata or {}), **rest).signed(created_by)
+    stated = {"title": title, "type": type, "created_by": created_by}
+    fields = {**(metadata or {}), **{name: value for name, value in stated.items() if value}}
+    memory_input = MemoryInput(text, fields, **rest)
     return admit(memory_input, redact_secrets=banks.config.flag("guard.redact_secrets"))
 
 

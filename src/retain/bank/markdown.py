@@ -170,28 +170,17 @@ class MemoryInput(NamedTuple):
     """What somebody wants to store or change; empty and None mean not given."""
 
     text: str | None = None
-    title: str = ""
-    type: str = ""
+    fields: Mapping[str, object] = {}
     tags: Sequence[str] | None = None
     merge_tags: bool = False
-    fields: Mapping[str, object] = {}
     allow_secret: bool = False
 
     def changes(self, present_tags: Sequence[str] = ()) -> dict[str, object]:
         """The frontmatter keys that this sets."""
-        changes = dict(self.fields)
-        if self.title:
-            changes["title"] = self.title
-        if self.type:
-            changes["type"] = self.type
-        if self.tags is not None:
-            tags = [*present_tags, *self.tags] if self.merge_tags else self.tags
-            changes["tags"] = list(dict.fromkeys(tags))
-        return changes
-
-    def signed(self, author: str) -> MemoryInput:
-        """The same with its author among its fields, so that secrets are looked for there too."""
-        return self._replace(fields={**self.fields, "created_by": author}) if author else self
+        if self.tags is None:
+            return dict(self.fields)
+        tags = [*present_tags, *self.tags] if self.merge_tags else self.tags
+        return {**self.fields, "tags": list(dict.fromkeys(tags))}
 
     def for_existing(self) -> MemoryInput:
         """The same for a memory that exists: what it was created with, it keeps."""
@@ -220,15 +209,16 @@ def admit(
     """The input as it may be stored, and what has to be said about secrets in it."""
     from retain.text.secrets import redact_value  # large, and reads never need it
 
-    fields = dict(memory_input.fields)
-    if memory_input.type:  # a field like the others, and looked at like the others
-        fields["type"] = memory_input.type
-    if frontmatter.is_deep(fields):
+    if frontmatter.is_deep(memory_input.fields):
         raise UsageError("the metadata is nested too deeply", unchanged="Nothing was stored.")
-    heads = {"text": memory_input.text, "title": memory_input.title, "tags": memory_input.tags}
-    plain: dict[str, Any] = {name: _clean(value, name) for name, value in heads.items()}
-    plain["fields"] = {_clean(name, _KEY): _clean(value, name) for name, value in fields.items()}
-    admitted = memory_input._replace(type="", **plain)
+    plain: dict[str, Any] = {
+        "text": _clean(memory_input.text, "text"),
+        "tags": _clean(memory_input.tags, "tags"),
+        "fields": {
+            _clean(key, _KEY): _clean(item, key) for key, item in memory_input.fields.items()
+        },
+    }
+    admitted = memory_input._replace(**plain)
     clean, kinds = redact_value(plain)
     if not kinds:
         return admitted, ()
