@@ -76,7 +76,7 @@ ESCAPED = {
     "hyperlink": ("\x1b]8;;http://x\x1b\\y\x07", r"\x1b]8;;http://x\x1b" + "\\" + r"y\x07"),
     "clipboard": ("\x1b]52;c;aGk=\x07", r"\x1b]52;c;aGk=\x07"),
     "one-byte sequence introducer": ("\x9b31m", r"\x9b31m"),
-    "carriage return": ("safe\rrm", r"safe\x0drm"),
+    "carriage return": ("safe\rrm", r"safe\rrm"),
     "backspace and delete": ("a\x08\x7f", r"a\x08\x7f"),
     "bidi": ("a\u202eb\u2066", r"a\u202eb\u2066"),
     "separators": ("a\u2028b\u2029\x85", r"a\u2028b\u2029\x85"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
-from math import exp, log, sqrt
+from math import exp, inf, log, sqrt
 from typing import Final, NamedTuple
 
 from retain.errors import ConfigError
@@ -265,12 +265,18 @@ class Ranking:
         pairs = zip(self._rarity, own, strict=True)
         there = [rarity for rarity, share in pairs if share and rarity]
         if near:
-            share = mass(sum(there), chunks)
-            sure = confidence_by_meaning(near.best, self._window(best), share, chunks)
+            # How much of a telling question the words make up; each as rare as one can be.
+            rarest = log(1 + max(0.0, chunks - 0.5) / 1.5) or inf
+            mass = min(1.0, sum(there) / rarest / 2.67)
+            sign = 12.2 * near.best + 2.2 * self._window(best) + 3.0 * mass - 7.5
         else:
             window = max(self._window(it.row) for it in self.ranked[:_LOOKED_THROUGH])
-            sure = confidence_by_words(window, len(there), chunks)
-        return max(sure, _SURE_OF_WHO_OR_WHEN * self._fit_who_or_when())
+            sign = 4.6 * window + 0.9 * min(len(there), 6) - 4.2
+        # The luckiest of n texts stands about sqrt(2 ln n) deviations above their mean, so what is
+        # luck among hundreds is a sign among ten.
+        luck = sqrt(2 * log(max(chunks, 1)))
+        sign += _DEVIATION * max(0.0, sqrt(2 * log(_MEASURED)) - luck)
+        return max(_logistic(sign), _SURE_OF_WHO_OR_WHEN * self._fit_who_or_when())
 
     def _fit(self, ranked: Ranked) -> float:
         """How well a candidate fits by its meaning and its words, names left out."""
@@ -294,37 +300,6 @@ class Ranking:
         theirs = [it.parts for it in self.ranked if it.parts["speaker"] or not query.names]
         dates = [min(1.0, parts["date"] / self.weights.date) for parts in theirs]
         return max(dates if query.dates else [1.0] * len(dates), default=0.0)
-
-
-def confidence_by_meaning(cosine: float, window: float, mass: float, chunks: int) -> float:
-    """How likely it is that anything found answers the question, with vectors to tell.
-
-    By the cosine of the nearest chunk, the share of the question's words around the best one, and
-    how much of a question the best chunk's own words make up, in a bank of so many chunks.
-    """
-    sign = 12.2 * cosine + 2.2 * window + 3.0 * mass - 7.5
-    return _logistic(sign + _missing_luck(chunks))
-
-
-def confidence_by_words(window: float, terms: int, chunks: int) -> float:
-    """The same without vectors: by how many of the question's words the best chunk has."""
-    return _logistic(4.6 * window + 0.9 * min(terms, 6) - 4.2 + _missing_luck(chunks))
-
-
-def _missing_luck(chunks: int) -> float:
-    """How much less likely anything in a small bank fits a question by luck.
-
-    The luckiest of n texts stands about sqrt(2 ln n) deviations above their mean, so what is luck
-    among hundreds is a sign among ten.
-    """
-    luck = sqrt(2 * log(max(chunks, 1)))
-    return _DEVIATION * max(0.0, sqrt(2 * log(_MEASURED)) - luck)
-
-
-def mass(rarity: float, chunks: int) -> float:
-    """The rarity of the words found, as a share of what a telling question has."""
-    once = log(1 + max(0.0, chunks - 0.5) / 1.5)  # the rarity of a word that stands in one chunk
-    return min(1.0, rarity / once / 2.67) if once else 0.0
 
 
 def _logistic(value: float) -> float:

@@ -103,12 +103,7 @@ def shorten(text: str, most: int) -> str:
 
 def escape(char: str) -> str:
     """A character as an escape that people and YAML read, such as `\\x1b`."""
-    code = ord(char)
-    if char in "\n\t":
-        return "\\n" if char == "\n" else "\\t"
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return char.encode("unicode_escape").decode()
 
 
 def visible_json(text: str) -> str:
