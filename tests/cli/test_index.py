@@ -216,7 +216,7 @@ def test_faulty_index_is_found_out_and_repaired(damage: str, bank: Path) -> None
     assert "retain doctor --repair" in ran.err
     files = {path: path.read_bytes() for path in (bank / "memories").iterdir()}
     repaired = done("doctor --repair")
-    assert "made anew, and now in order" in repaired
+    assert "rebuilt, and now in order" in repaired
     assert done("doctor").rstrip().endswith("in order")
     assert {path: path.read_bytes() for path in (bank / "memories").iterdir()} == files
 

@@ -59,7 +59,7 @@ def _init(app: App) -> Output:
 
 @command("status")
 def _status(app: App) -> Output:
-    """Say which bank is in force, why, and how it is.
+    """Show which bank is in use, why, and what state it is in.
 
     Also lists every file that is skipped, cannot be parsed or should be looked at.
 
@@ -147,7 +147,7 @@ def held_note(held: int) -> list[str]:
     """What is said when so much is gone that it was hardly meant."""
     note = (
         f"{held} memories are missing from disk at once; they are left out and not forgotten. "
-        "Bring the files back, or say that it is meant: retain sync --force"
+        "Bring the files back, or confirm that they are deleted: retain sync --force"
     )
     return [note] if held else []
 
@@ -194,7 +194,7 @@ def _export(app: App, target: str) -> Output:
     "--allow-secret",
 )
 def _import(app: App, source: str, replace: bool, allow_secret: bool) -> Output:
-    """Take over another bank, store or export.
+    """Import another bank, store or export.
 
     Takes a zip or directory from `retain export`, another bank, a project with .arcaneum,
     .memories/ or .claude/memory/, a directory of Markdown files, or one file. All of it or
@@ -220,7 +220,7 @@ def _import(app: App, source: str, replace: bool, allow_secret: bool) -> Output:
 def _stats(app: App) -> Output:
     """Count memories, tags, types, and what the index holds.
 
-    Of the bank in force, brought up to date first.
+    Of the bank in use; its index is brought up to date first.
 
       retain stats
       retain stats --json | jq .tags
@@ -253,11 +253,11 @@ def _index_warnings(problems: Iterable[Problem], held: int) -> list[str]:
 
 @command("sync", flag("--force", "forget also what went missing all at once"), "--no-vectors")
 def _sync(app: App, force: bool, no_vectors: bool) -> Output:
-    """Take in what changed on disk.
+    """Index what changed on disk.
 
     Searches do this by themselves. When more than half of twenty or more memories are gone
-    at once, they are left out and not forgotten, in case a disk is missing; --force says that
-    it is meant.
+    at once, they are left out and not forgotten, in case a disk is missing; --force confirms
+    that they are deleted.
 
       retain sync
       retain sync --force
@@ -267,11 +267,13 @@ def _sync(app: App, force: bool, no_vectors: bool) -> Output:
     return _finish_index(app, changes, no_vectors)
 
 
-@command("index", flag("--rebuild", "set the index aside and make it anew"), "--no-vectors")
+@command(
+    "index", flag("--rebuild", "discard the index and rebuild it from the files"), "--no-vectors"
+)
 def _index(app: App, rebuild: bool, no_vectors: bool) -> Output:
-    """Make everything searchable, anew if need be.
+    """Bring the index up to date, or rebuild it.
 
-    Takes in what changed and makes every vector that is missing. It can be interrupted and
+    Indexes what changed and makes every vector that is missing. It can be interrupted and
     goes on where it stopped. The index is derived: --rebuild makes it from the files alone, and
     keeps the vectors that still fit.
 
@@ -303,14 +305,14 @@ def _finish_index(app: App, changes: Changes, no_vectors: bool) -> Output:
 
 @command(
     "doctor",
-    flag("--repair", "make a faulty index anew, remove those of banks that are gone"),
+    flag("--repair", "rebuild a faulty index, remove those of banks that are gone"),
 )
 def _doctor(app: App, repair: bool) -> Output:
     """Check the files and the index, and repair the index.
 
     Reads every file, and compares the index with what they say, down to each word and check
     sum. It ends with code 1 when something is wrong that was not repaired. Files are never
-    changed; a faulty index is made anew with --repair. It also names what is kept in your state
+    changed; --repair rebuilds a faulty index. It also names what is kept in your state
     directory for banks that are gone, and removes it with --repair; proposals are left.
 
       retain doctor
@@ -333,14 +335,14 @@ def _doctor(app: App, repair: bool) -> Output:
         if dangling := app.dangling_links():
             lines.append(f"Links: {len(dangling)} to no memory")
             lines += [f"  {source}: [[{name}]]" for source, name in dangling]
-        state = "made anew, and now in order" if health.is_rebuilt else "in order"
+        state = "rebuilt, and now in order" if health.is_rebuilt else "in order"
         if health.faults:
-            state = f"{len(health.faults)} faults" + " even when made anew" * health.is_rebuilt
+            state = f"{len(health.faults)} faults" + " even when rebuilt" * health.is_rebuilt
         lines.append(f"Index: {_describe(health.facts)}, {state}")
         lines += [f"  {note}" for note in health.faults]
         lines += [f"  {note}" for note in health.notes if not health.is_rebuilt]
         if health.faults and not repair:
-            messages = ["`retain doctor --repair` makes the index anew; the memories stay."]
+            messages = ["`retain doctor --repair` rebuilds the index; the memories stay."]
     else:
         lines.append("Index: there is no bank yet")
     if states := orphaned_states(app.env):

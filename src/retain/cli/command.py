@@ -80,7 +80,7 @@ Every command takes --bank PATH, --local and --global (which bank), --json, --qu
 and --help (how it is called, with examples).
 
 Start here:
-  retain                                 talk; retain -c goes on with the last talk
+  retain                                 chat; retain -c continues the last chat
   retain init                            make a bank in this project
   retain put "what you learned"          store a memory
   retain list                            see what there is
@@ -203,7 +203,7 @@ SHARED: Final[dict[str, Argument]] = {
         arg("--related-to A,B", "ids or issues it belongs to"),
         arg("--project", "the project it is about"),
         arg("--priority", "how important it is"),
-        arg("--status", "whether it is in force", choices=STATUSES),
+        arg("--status", "active, archived or retired", choices=STATUSES),
         arg("--metadata JSON", "any other keys, as a JSON object"),
     ),
 }

@@ -60,9 +60,9 @@ def _diff(app: App, ref: str, collection: str | None, older: str, newer: str) ->
     arg("--id NEW", "with --trash: under another id", dest="new", default=""),
 )
 def _restore(app: App, args: Args) -> Output:
-    """Bring a retired or deleted memory, or an earlier text, back.
+    """Bring back a retired or deleted memory, or an earlier text.
 
-    Alone it puts a retired memory in force again, or brings a deleted one back from the trash;
+    Alone it makes a retired memory active again, or brings a deleted one back from the trash;
     with --version it brings an earlier text back, and the present one is not lost: it becomes
     the newest version. In a git work tree the restored file is committed, that one file alone,
     if git has it already.

@@ -59,7 +59,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
     ),
 )
 def _install(args: Args) -> Output:
-    """Make Retain known to the program your agent runs in.
+    """Add Retain to the program your agent runs in.
 
     Writes one entry, `retain`, into the configuration of the program your agent runs in, so
     that it starts `retain mcp`. The change is shown first and, at a terminal, you are asked.

@@ -54,7 +54,7 @@ def outcome_output(done: Outcome, message: str = "", by: str = "") -> Output:
 
 @command("retire", "ID", "--collection", _REASON)
 def _retire(app: App, args: Args, ref: str, reason: str, collection: str | None) -> Output:
-    """Take a memory out of force, restorable for a while.
+    """Retire a memory; it can be restored for a while.
 
     A retired memory is no longer found, and stays restorable until `retain gc` removes it.
 
@@ -70,9 +70,9 @@ def _retire(app: App, args: Args, ref: str, reason: str, collection: str | None)
 
 @command("archive", "ID", "--collection", _REASON)
 def _archive(app: App, ref: str, reason: str, collection: str | None) -> Output:
-    """Put a memory on the shelf, for good.
+    """Archive a memory: kept for good, ranked behind active ones.
 
-    An archived memory is kept for good and still found, behind those in force.
+    An archived memory is kept for good and still found, ranked behind active ones.
 
       retain archive q3-migration --reason "finished"
       retain unarchive q3-migration
@@ -82,9 +82,9 @@ def _archive(app: App, ref: str, reason: str, collection: str | None) -> Output:
 
 @command("unarchive", "ID", "--collection")
 def _unarchive(app: App, ref: str, collection: str | None) -> Output:
-    """Take a memory off the shelf.
+    """Make an archived memory active again.
 
-    Puts an archived memory in force again.
+    It is ranked like any other memory then.
 
       retain unarchive q3-migration
     """
@@ -105,7 +105,7 @@ def restore_retired(app: App, ref: str, collection: str | None) -> Output:
     "--collection",
 )
 def _supersede(app: App, ref: str, by: str, collection: str | None) -> Output:
-    """Say that one memory has taken another's place.
+    """Mark one memory as replaced by another.
 
     Both memories remember it, and search halves the score of the old one. Nothing is
     deleted: `retain get OLD` still shows it and says what took its place.
@@ -205,7 +205,7 @@ def _new(app: App, args: Args, category: str, field: list[str]) -> Output:
     arg("--event", "what happened to what it is about", choices=sorted(LIFECYCLE_EVENTS)),
 )
 def _candidate(app: App, news: str, category: str, event: str | None) -> Output:
-    """Say which memory new information belongs to.
+    """Find the memory that new information belongs to.
 
     Says whether new information is a memory of its own or belongs to one that is there.
 
@@ -256,7 +256,7 @@ def _gc(app: App, dry_run: bool) -> Output:
 
 @command("health")
 def _health(app: App) -> Output:
-    """Say how the typed memories are.
+    """Report on the typed memories.
 
     Counts typed memories by category and status, and names those that need a look.
 

@@ -203,14 +203,14 @@ def versions_table(versions: Sequence[Version]) -> Table:
         choices=(*STATUSES, "all"),
     ),
     arg("--sort", "what to sort by", choices=SORTS, default="collection"),
-    flag("--reverse", "turn the order round"),
+    flag("--reverse", "reverse the order"),
     arg("--limit N", "the first N only", default=None),
     arg("--format table|json"),
 )
 def _list(app: App, args: Args) -> Output:
     """List memories, filtered and sorted.
 
-    In a project, its own memories come first and then those of your global bank.
+    In a project, its own memories come first, then those of your global bank.
 
       retain list
       retain list --collection knowledge --tags gpu,metal --filter priority=high

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "--allow-secret",
 )
 def _merge(app: App, args: Args) -> Output:
-    """Put one memory in the place of several.
+    """Replace several memories with one.
 
     The new text is yours; tags and links of the old memories live on in it, links to them
     lead to it, and they themselves go to the trash: all of it or nothing.
@@ -99,7 +99,7 @@ def _if_none(app: App, values: Sequence[object], message: str) -> list[str]:
 def _dedupe(app: App, args: Args) -> Output:
     """Find facts that are stated twice, and what to do about them.
 
-    Short memories that say the same, or state a fact anew. Nothing is changed: each pair
+    Short memories that say the same, or restate a fact. Nothing is changed: each pair
     comes with the command that accepts it. A memory that is superseded stays, is ranked lower
     and says so.
 

@@ -35,7 +35,7 @@ _Children = dict[str, list[tuple[str, str, bool]]]  # of a node: label, end, dra
     "--type",
     "--tags",
     arg("--since WHEN", "7d, 2026-05-08, last week ...", default=""),
-    arg("--until WHEN", "the same, its end included", default=""),
+    arg("--until WHEN", "the same; that day is included", default=""),
     arg("--limit N", "how many (10)", default=10),
     either(flag("--semantic", "by meaning alone"), flag("--text", "by words alone")),
     arg("--min-score X", "nothing below, from 0 to 1", default=0.0),

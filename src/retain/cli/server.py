@@ -92,7 +92,7 @@ def _check_port(port: int) -> None:
 
 @command("watch", "--no-vectors")
 def _watch(app: App, no_vectors: bool, quiet: bool) -> Output:
-    """Take in changes as they happen, until you stop it.
+    """Index changes as they happen, until you stop it.
 
     Keeps the index in step while you or your editor write, so that no search has to. Prints a
     line for each set of changes: the time, then how many were +added, ~changed and -removed.
@@ -165,7 +165,7 @@ def _signals_set(ended: threading.Event) -> Iterator[None]:
     ),
 )
 def _serve(args: Args) -> Output:
-    """Stay, with the model loaded, so that others answer faster.
+    """Keep the model loaded, so that other commands answer faster.
 
     A process that stays keeps the model loaded and the index in step, and answers on a socket of
     the bank that only you can open: searches on the command line and an agent's hooks ask it, and
