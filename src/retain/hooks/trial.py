@@ -30,16 +30,14 @@ _TALK: Final = (
     ("user", "Good. Write down why."),
     ("assistant", _LAST_ANSWER),
 )
-# What a host sends with each event, besides what it sends with all of them.
+# What a host sends with an event, besides what it sends with all of them.
 _SAMPLES: Final[Mapping[str, Mapping[str, object]]] = {
     "session-start": {"source": "startup"},
     "user-prompt-submit": {"prompt": "What did we decide about the database?"},
     "pre-tool-use": {"tool_name": "Write"},
     "post-tool-use": {"tool_name": "Write"},
     "stop": {"stop_hook_active": False, "last_assistant_message": _LAST_ANSWER},
-    "pre-compact": {"trigger": "manual"},
-    "post-compact": {"trigger": "manual", "compact_summary": f"They chose. {_LAST_ANSWER}"},
-    "session-end": {"reason": "other"},
+    "post-compact": {"compact_summary": f"They chose. {_LAST_ANSWER}"},
 }
 
 
@@ -72,7 +70,7 @@ def run_trial(
             **own,
             "transcript_path": transcript,
             "hook_event_name": EVENTS[event],
-            **_SAMPLES[event],
+            **_SAMPLES.get(event, {}),
             **fields,
             **own,
         }
