@@ -31,8 +31,8 @@ import scale
 import servers
 
 from retain.app import App
-from retain.index.engines.arm import EngineError
-from retain.index.engines.wire import Wire
+from retain.index.engines.client import Client as EngineClient
+from retain.index.engines.engine import EngineError
 from retain.search.request import SearchRequest
 
 EMBEDDED = "embedded"
@@ -187,10 +187,10 @@ def delivered(server: servers.Running, root: str, size: int) -> list[Filled]:
     with opened(servers.settings([server]), root) as app:
         engines = app.index().engines
         assert engines is not None
-        for part, sender in engines.senders.items():
+        for part, delivery in engines.deliveries.items():
             before = server.weight().disk
             clock = Clock([server])
-            done = sender.push(progress=servers.progress(f"{server.name}, {part}"))
+            done = delivery.push(progress=servers.progress(f"{server.name}, {part}"))
             seconds = clock.read(size)[0]
             assert (done.sent, done.left) == (size, 0), done
             settled = server.settle()
@@ -291,22 +291,22 @@ class Client:
         self.app = App(bank=root, stays=True, env={**os.environ, **env})
         self._questions = questions
         engines = self.app.index().engines
-        self._wires = engines.wires if engines else {}
+        deliveries = engines.deliveries if engines else {}
+        self._clients = {part: delivery.client for part, delivery in deliveries.items()}
         self.works: dict[str, dict[int, Callable[[Any], Any]]] = {}
         self._current = 0
-        for part, wire in self._wires.items():
-            self._note(part, wire)
+        for part, client in self._clients.items():
+            self._note(part, client)
 
-    def _note(self, part: str, wire: Wire[Any]) -> None:
+    def _note(self, part: str, client: EngineClient) -> None:
         """Remember what an arm is asked, so that it can be asked the same again, and only that."""
-        ask = wire.ask
+        ask = client.ask
 
-        def noted(work: Callable[[Any], Any], left: float | None = None) -> Any:
-            if left is None:  # else it is asked about an empty answer, which is no search
-                self.works.setdefault(part, {})[self._current] = work
-            return ask(work, left)
+        def noted(work: Callable[[Any], Any], spent: float = 0.0) -> Any:
+            self.works.setdefault(part, {})[self._current] = work
+            return ask(work, spent)
 
-        wire.ask = noted  # type: ignore[method-assign]
+        client.ask = noted  # type: ignore[method-assign]
 
     def search(self, number: int) -> bool:
         self._current = number % len(self._questions)
@@ -319,7 +319,7 @@ class Client:
 
         def request(number: int) -> bool:
             try:
-                self._wires[part].insist(works[number % len(works)])
+                self._clients[part].call(works[number % len(works)])
             except EngineError:
                 return False
             return True

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import retain
 from retain.app import App
-from retain.index.engines.wire import Wire
+from retain.index.engines.client import Client
 from tests.engines import servers
 from tests.engines.servers import Process
 
@@ -188,18 +188,18 @@ def settings(chosen: Sequence[Running]) -> dict[str, str]:
 def chosen(together: Sequence[Running]) -> Iterator[Counter[str]]:
     """Have every bank that is opened meanwhile ask these, and count how often they are asked."""
     counts: Counter[str] = Counter()
-    before, ask = dict(os.environ), Wire.ask
+    before, ask = dict(os.environ), Client.ask
 
-    def counted(wire: Wire[Any], work: Callable[[Any], Any], left: float | None = None) -> Any:
-        counts[wire.kind] += left is None  # with what is left, it is asked about an empty answer
-        return ask(wire, work, left)
+    def counted(client: Client, work: Callable[[Any], Any], spent: float = 0.0) -> Any:
+        counts[client.kind] += 1
+        return ask(client, work, spent)
 
     os.environ |= settings(together)
-    Wire.ask = counted  # type: ignore[method-assign]
+    Client.ask = counted  # type: ignore[method-assign]
     try:
         yield counts
     finally:
-        Wire.ask = ask  # type: ignore[method-assign]
+        Client.ask = ask  # type: ignore[method-assign]
         os.environ.clear()
         os.environ |= before
 
@@ -231,7 +231,7 @@ def check(name: str, counts: Mapping[str, int], least: int, mode: str) -> None:
 
 def pushed(app: App) -> None:
     """Deliver everything; raises where anything is left."""
-    for part, done in app.remote.push(progress=progress(app.remote.identity)).items():
+    for part, done in app.remote.push(progress=progress(app.remote.name)).items():
         if done.left or done.lacking or done.is_busy:
             raise RuntimeError(f"not all could be delivered ({part}): {done}")
 

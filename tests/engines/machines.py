@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import itertools
 import json
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from retain.index.embed import FloatArray
-from retain.index.engines.choosing import TEXT, VECTOR, Engines
-from retain.index.engines.delivery import Pushed, Sender
-from retain.index.engines.wire import Wire
+from retain.index.engines.client import Client
+from retain.index.engines.engine import Engine, EngineDown
+from retain.index.engines.settings import Engines
+from retain.index.engines.sync import Delivery, Drift, Pushed
 from retain.index.index import Index
-from retain.memory import Answer
 from tests import indexes
-from tests.engines.contract import DIMENSION, MODEL, Bench
+from tests.engines.conftest import DIMENSION, Bench
 from tests.index.embed import server as models
-
-__all__ = ["Machine", "Words", "by_words", "machine"]
-
-_COUNT = itertools.count()
 
 
 class Words:
     """An embedder that knows a text by its words alone."""
 
-    name = MODEL
-    dimension = DIMENSION
+    name, dimension = "words", DIMENSION
 
     def embed(self, texts: Sequence[str]) -> FloatArray:
         return np.stack([self.query(text) for text in texts])
@@ -53,93 +48,81 @@ def by_words(asked: models.Asked) -> models.Answer:
     return models.Answer(body=json.dumps({"object": "list", "data": found}))
 
 
+class Faulty:
+    """An engine that can be made to fail, or hang, at any call, before it or after it."""
+
+    def __init__(self, engine: Engine, faults: dict[str, Callable[[], None]]) -> None:
+        self._engine, self._faults = engine, faults
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._engine, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            self._faults.get(name, lambda: None)()
+            found = method(*args, **options)
+            self._faults.get(f"after {name}", lambda: None)()
+            return found
+
+        return call
+
+
+def fail() -> None:
+    raise EngineDown("example at nowhere is down.")
+
+
 class Machine:
     """One clone of a bank, and what a person does with it."""
 
     def __init__(
-        self,
-        root: Path,
-        bench: Bench,
-        patience: float = 30.0,
-        *,
-        is_alone: bool = False,
-        address: str = "",  # that a person has written for the same server
+        self, root: Path, bench: Bench, *, is_shared: bool = False, patience: float = 30.0
     ) -> None:
-        self.root, self.bench = root, bench
-        self.is_alone, self._address = is_alone, address or bench.server.address
-        self.part = TEXT if bench.row.kind == "text" else VECTOR
-        self._patience = patience
-        self.bank = indexes.indexed(root, Words(), make_engines=self._engines)
+        self.root, self.bench = indexes.new(root), bench
+        self.faults: dict[str, Callable[[], None]] = {}
+        self._is_shared, self._patience = is_shared, patience
+        self.index = indexes.indexed(root, Words(), make_engines=self._engines, stays=True)
+        self.hanging = threading.Event()
 
-    def _engines(self, bank: Index) -> Engines:
-        def make(patience: float) -> object:
-            return self.bench.another(self.bench.names, patience=patience)
+    def _engines(self, index: Index) -> Engines:
+        part = self.bench.row.part
 
-        model = MODEL if self.part == VECTOR else ""
-        wire: Wire[object] = Wire(  # type: ignore[type-var]
-            self.part,
-            f"{self.bench.row.product} {self._address} {self.bench.names.prefix}",
-            make,
-            bank.database,
-            self._patience,
-        )
-        sender = Sender(
-            bank.database,
-            wire,  # type: ignore[arg-type]
-            self.bench.names,
-            model,
-            is_alone=self.is_alone,
-            root=str(self.root),
-        )
-        text = wire if self.part == TEXT else None
-        vector = wire if self.part == VECTOR else None
-        return Engines(self.bench.names, text, vector, {self.part: sender})  # type: ignore[arg-type]
+        def make(seconds: float) -> Engine:
+            return Faulty(self.bench.another(seconds=seconds), self.faults)
+
+        client = Client(part, self.bench.row.kind, "nowhere", self.bench.bank, make, self._patience)
+        model = Words.name if part == "vector" else ""
+        bank, is_shared = self.bench.bank, self._is_shared
+        delivery = Delivery(index.database, client, bank, model, is_shared=is_shared)
+        return Engines(bank, is_shared, {part: delivery})
 
     @property
-    def engines(self) -> Engines:
-        found = self.bank.engines
-        assert found is not None
-        return found
-
-    @property
-    def sender_model(self) -> str:
-        """Whose vectors it sends; empty for words."""
-        return MODEL if self.part == VECTOR else ""
-
-    @property
-    def key(self) -> str:
-        """By what notes about its arm are known."""
-        return self.engines.wires[self.part].key
-
-    @property
-    def sender(self) -> Sender:
-        return self.engines.senders[self.part]
+    def delivery(self) -> Delivery:
+        engines = self.index.engines
+        assert engines is not None
+        (delivery,) = engines.deliveries.values()
+        return delivery
 
     def write(self, ref: str, text: str) -> Path:
         return indexes.write(self.root, ref, text)
 
     def take_in(self) -> None:
         """The index in step with the files, vectors and all."""
-        self.bank.refresh()
-        indexes.fill(self.bank)
+        self.index.refresh()
+        indexes.fill(self.index)
 
-    def push(self) -> Pushed:
+    def push(self, **options: Any) -> Pushed:
         self.take_in()
-        return self.sender.push()
+        return self.delivery.push(**options)
 
-    def ask(self, query: str, limit: int = 10) -> Answer:
-        return indexes.ask(self.bank, query, limit=limit)
+    def drift(self) -> Drift:
+        self.take_in()
+        return self.delivery.verify()
 
-    def names(self, query: str, limit: int = 10) -> list[str]:
-        return [f"{hit.collection}/{hit.id}" for hit in self.ask(query, limit).hits]
+    def ask(self, query: str) -> tuple[list[str], list[str]]:
+        """What a search finds, and why it was answered from the local index, if it was."""
+        mode = "text" if self.bench.row.part == "text" else "semantic"
+        answer = indexes.ask(self.index, query, mode, limit=10)
+        reasons = [*answer.degraded.reasons] if answer.degraded else []
+        return [f"{hit.collection}/{hit.id}" for hit in answer.hits], reasons
 
     def close(self) -> None:
-        self.bank.close()
-
-
-@contextlib.contextmanager
-def machine(tmp_path: Path, bench: Bench, *, patience: float = 30.0) -> Iterator[Machine]:
-    """A machine with an empty bank."""
-    made = Machine(indexes.new(tmp_path / f"bank{next(_COUNT)}"), bench, patience)
-    yield made
-    made.close()
+        self.index.close()

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from retain.app import App
-from retain.index.engines.machine import key_path
 from retain.talk.approval import Answer, Question
 from retain.talk.tools import Toolbox
 
@@ -58,16 +57,10 @@ class Box:
 
 
 def snapshot(root: Path) -> dict[str, bytes]:
-    """Every file below a directory, with its bytes.
-
-    Not the machine's key: a bank that an earlier test let go of may be closed just now, and notes
-    its seal with the key of the home that is in force.
-    """
+    """Every file below a directory, with its bytes."""
     found = {}
     for folder, _, names in os.walk(root):
         for name in names:
             path = Path(folder, name)
-            if str(path) == key_path():
-                continue
             found[str(path)] = b"" if path.is_symlink() or not path.is_file() else path.read_bytes()
     return found

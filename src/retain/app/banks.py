@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from retain.app.worker import EmbeddingWorker
     from retain.categories import Rules
     from retain.config import Scalar, Setting
-    from retain.index.engines.choosing import Engines
+    from retain.index.engines.settings import Engines
     from retain.index.sync import Progress
     from retain.records.service import Records
 
@@ -347,9 +347,6 @@ class Banks(Locator):
         if self._worker:
             self._worker.end()
         with self.lock:
-            for index in self._indexes.values():
-                with contextlib.suppress(RetainError):
-                    _send_off(index, self.env)
             self._finalizer()
 
     # Engines
@@ -383,7 +380,7 @@ class Banks(Locator):
     def stop_waiting(self) -> None:
         """Have nobody wait for an engine any longer: the program ends."""
         for index in list(self._indexes.values()):
-            index.leave()
+            index.stop_waiting()
 
 
 def _open(location: BankLocation, config: Config) -> Bank:
@@ -412,12 +409,12 @@ def _make_engines(locator: Locator, index: Index) -> Engines | None:
     config = locator.latest_config()
     if not _has_engines(config):
         return None
-    from retain.index.engines.choosing import chosen
+    from retain.index.engines.settings import choose
 
-    model = None
+    model = ""
     with contextlib.suppress(RetainError):  # a model that cannot be had makes no vectors to send
-        model = index.embedder
-    return chosen(config, locator.env, index.bank.root, index.database, model)
+        model = index.embedder.name if index.embedder else ""
+    return choose(config, locator.env, index.bank.root, index.database, model)
 
 
 def _deliver(index: Index, is_stopped: Callable[[], bool]) -> bool:
@@ -430,38 +427,12 @@ def _deliver(index: Index, is_stopped: Callable[[], bool]) -> bool:
         return is_stopped() or index.engines is not engines
 
     waits = False
-    for part, sender in engines.senders.items():
+    for delivery in engines.deliveries.values():
         try:
-            trouble = engines.wires[part].delivery() or engines.wires[part].trouble()
-            if is_over() or (trouble and not trouble.is_over):
-                waits = True
-            else:
-                waits = bool(sender.push(is_stopped=is_over).left) or waits
+            waits = bool(delivery.push(is_stopped=is_over).left) or waits
         except RetainError:  # `retain engine status` tells
             waits = True
-    if waits and is_stopped():
-        index.has_news = True  # which is sent off when the bank is closed
     return waits
-
-
-def _send_off(index: Index, env: Mapping[str, str]) -> None:
-    """Have engines told by a process of its own: nobody should wait for a client to load.
-
-    After a search as well: what could not be told before may be told by now, and it may be
-    time to ask what other machines have told.
-    """
-    if not (index.has_news or index.has_searched):
-        return
-    has_news, index.has_news, index.has_searched = index.has_news, False, False
-    engines = index.engines
-    for part, wire in engines.wires.items() if engines else ():
-        trouble = wire.delivery() or wire.trouble()
-        is_down = trouble is not None and not trouble.is_over
-        if engines and not is_down and engines.senders[part].waits(for_vectors=has_news):
-            from retain.index.engines.sending import send_off
-
-            send_off(index.bank.root, env)
-            return
 
 
 def _resolve_handle(ref: str, banks: Sequence[Bank]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.config import share, whole
 from retain.errors import Busy, Conflict, RetainError
-from retain.index.database import MEMORY_STATE, Damaged
+from retain.index.database import MEMORY_STATE
 from retain.index.graph import predecessors_of, successors_of
 from retain.memory import Data, Degraded, Hit, Problem
 from retain.text.sizes import size
@@ -472,8 +472,6 @@ def watch(
 
 def rebuild(banks: Banks, progress: Progress | None = None) -> Changes:
     """Set the index aside and make it anew; vectors that still fit are kept."""
-    from retain.index.engines import outbox
-
     index = banks.index()
     held = index.refresh(force_look=True).held
     if held:
@@ -482,15 +480,8 @@ def rebuild(banks: Banks, progress: Progress | None = None) -> Changes:
             unchanged="The index was left as it is.",
             hint="Bring the files back, or say that it is meant: retain sync --force",
         )
-    delivered: outbox.Kept = ((), ())
-    with contextlib.suppress(Damaged):  # as much as can be saved, from a damaged one too
-        index.database.checkpoint()
-        delivered = index.look(outbox.kept)
     index.database.replace("it was asked for")
-    changes = index.refresh(force_look=True, progress=progress)
-    with index.database.writing() as connection:
-        outbox.keep(connection, delivered)
-    return changes
+    return index.refresh(force_look=True, progress=progress)
 
 
 def has_model(banks: Banks) -> bool:

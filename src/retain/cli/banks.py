@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from retain.memory import Problem
     from retain.remote import State
 
-_ENGINE_FIELDS: Final = ("part", "kind", "address", "version", "waiting")
+_ENGINE_FIELDS: Final = ("part", "kind", "address", "waiting", "trouble")
 _KEPT: Final = "What is indexed so far is kept; run it again and it goes on where it stopped."
 
 
@@ -87,30 +87,25 @@ def _status(app: App) -> Output:
     ]
     for engine in engines:
         to_tell = f", {engine.waiting} to be told" if engine.waiting else ""
-        where = f"{engine.part} in {engine.kind} at {engine.address} ({engine.answers})"
+        where = f"{engine.part} in {engine.kind} at {engine.address}"
         facts.append(("Engine", where + to_tell))
     lines = [f"{name + ':':<13}{value}" for name, value in facts if value]
     if findings.problems:
         lines += ["", f"Left out or to be mended ({len(findings.problems)}):"]
         lines += [f"  {problem.path}: {problem.reason}" for problem in findings.problems]
     lines += [f"Elsewhere:   {path}: retain import {shlex.quote(path)} --global" for path in others]
-    troubles = {engine.part: engine.trouble.why for engine in engines if engine.trouble}
     data = {
         **{name: getattr(location, name) for name in ("root", "kind", "scope", "reason", "exists")},
         "enabled": config.flag("memory.enabled"),
         **findings.to_dict(),
         "history": history,
         "index": index.to_dict() if index else None,
-        "engines": [
-            {name: getattr(engine, name) for name in _ENGINE_FIELDS}
-            | {"trouble": troubles.get(engine.part, "")}
-            for engine in engines
-        ],
+        "engines": [{name: getattr(engine, name) for name in _ENGINE_FIELDS} for engine in engines],
         "warnings": list(config.warnings),
         "other_stores": others,
     }
     warnings = [*config.warnings, *held_note(index.held if index else 0)]
-    warnings += [f"{part}: {why}" for part, why in troubles.items()]
+    warnings += [f"{engine.part}: {engine.trouble}" for engine in engines if engine.trouble]
     return Output(data, lines, warnings=warnings)
 
 
@@ -125,7 +120,8 @@ def _index_status(app: App) -> tuple[Facts | None, str, Sequence[State]]:
     engines: Sequence[State] = []
     if any(app.config.text(f"engine.{part}") != "sqlite" for part in ("text", "vector")):
         with contextlib.suppress(RetainError):  # the line about the index has said why
-            engines = app.remote.glance()
+            states = app.remote.status(is_asked=False)
+            engines = [state for state in states if state.kind != "sqlite"]
     return facts, _describe(facts), engines
 
 

@@ -148,11 +148,11 @@ def _check(app: App) -> Output:
 def _refuse_unclear(key: str, value: str) -> None:
     """An address that is read in two ways could send a part of a password anywhere."""
     from retain.index.engines.addresses import fault
-    from retain.index.engines.naming import banks
+    from retain.index.engines.settings import parse_banks
 
     if key == "engine.banks":
         try:
-            banks(value)
+            parse_banks(value)
         except ConfigError as error:
             raise UsageError(error.message, hint=error.hint) from None
     if key.endswith("url") and value and (expected := fault(key.split(".")[1], value)):

@@ -16,28 +16,23 @@ complete: an engine that is down costs nobody a memory, nor an answer.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.cli.command import Output, Run, arg, command, flag
 from retain.cli.render import Bar, Table
 from retain.errors import RetainError, UsageError
-from retain.index.engines.arm import EngineError
-from retain.index.engines.choosing import EMBEDDED, KINDS, VECTOR
-from retain.index.engines.sending import rounds
+from retain.index.engines.engine import EngineError
+from retain.index.engines.settings import EMBEDDED, ENGINES, VECTOR
 from retain.remote import moving
 from retain.text.sanitize import flat
 
 if TYPE_CHECKING:
     from retain.app import App
-    from retain.index.engines.checking import Drift
-    from retain.index.engines.delivery import Pushed
-    from retain.remote import State
+    from retain.index.engines.sync import Drift, Pushed
 
 _MAX_QUOTE: Final = 300  # characters of what a server said
-_MAX_NAME: Final = 120  # and of a name
 _MAX_NAMES: Final = 5  # memories that are named where engine and bank differ
-_PULL: Final = "pull, or `retain engine repair --mine` if this bank is right"
 _KEPT: Final = "What was delivered so far stays; run it again and it goes on where it stopped."
 
 
@@ -68,29 +63,22 @@ def _status(app: App) -> Output:
     """
     say where each part of the index lives, and how it is
 
-    Held is how many pieces of this bank the server has: a memory is one or several.
+    Held is how many documents of this bank the server has: a memory is one or several.
     Sent is how many memories it was given from this machine, Unsent how many it has yet to be
     given. Ends with 1 when a server does not answer.
     """
     remote = app.remote
     states, former = remote.status(), remote.former()
-    rows, warnings, data = [], [], []
+    rows, warnings = [], []
     for state in states:
-        trouble = state.trouble
-        if trouble:
-            warnings.append(f"{state.part}: {_quote(trouble.why, trouble.words)}")
-        why, words = (trouble.why, trouble.words) if trouble else ("", "")
-        data.append({**state._asdict(), "trouble": why, "server_said": words})
         row = ("in the bank's own index", "", "", "", "")
         if state.kind != EMBEDDED:
-            pieces = str(state.pieces) if state.version else ""
-            numbers = (pieces, str(state.delivered), str(state.waiting))
-            row = (state.address, state.answers, *numbers)
+            held = str(state.documents) if state.version else ""
+            row = (state.address, state.answer, held, str(state.delivered), str(state.waiting))
         rows.append((state.part, state.kind, *row))
-    for state in states:
-        warnings += [f"{state.part}: {flat(line, _MAX_QUOTE)}" for line in state.otherwise]
-    for state in states:
-        warnings += [f"{state.part}: {line}" for line in _differences(state)]
+        if state.trouble:
+            warnings.append(f"{state.part}: {_quote(state.trouble, state.server_said)}")
+        warnings += [f"{state.part}: {flat(line, _MAX_QUOTE)}" for line in state.differences]
     warnings += remote.cautions()
     warnings += [
         f"{kind} was told of this bank under the name {name} as well, which stays there until "
@@ -98,14 +86,14 @@ def _status(app: App) -> Output:
         "unless a copy of this bank elsewhere is called so"
         for kind, name in former
     ]
-    is_ = "is" if remote.is_any else "would be"
-    messages = [f"On servers this bank {is_} called {remote.identity}."]
-    if any(state.otherwise for state in states):
+    is_ = "is" if remote.in_use else "would be"
+    messages = [f"On servers this bank {is_} called {remote.name}."]
+    if any(state.differences for state in states):
         messages.append("`retain engine repair` changes what can be changed in place.")
     return Output(
         {
-            "bank": remote.identity,
-            "arms": data,
+            "bank": remote.name,
+            "arms": [state._asdict() for state in states],
             "former": [{"kind": kind, "name": name} for kind, name in former],
         },
         table=Table(
@@ -119,41 +107,22 @@ def _status(app: App) -> Output:
     )
 
 
-def _differences(state: State) -> list[str]:
-    """What a server holds otherwise than this bank, and what to do about it."""
-    lines = []
-    if state.has_lost:
-        lines.append("it has lost what it was told; `retain engine push` tells it again")
-    if state.ahead:
-        what = "1 memory" if state.ahead == 1 else f"{state.ahead} memories"
-        lines.append(f"it holds something newer of {what}: {_PULL}")
-    return lines
-
-
 @command("engine push")
 @_quote_server
 def _push(app: App) -> Output:
     """
     deliver what waits
 
-    Nobody has to: whatever stays running delivers by itself, and other commands leave
-    a process behind that does. Ends with 1 when something could not be delivered.
+    Whatever stays running (`mcp`, `web`, `serve`, `retain.open`) delivers by itself; other commands
+    leave it to that, or to this. Ends with 1 when something could not be delivered.
     """
     app.remote.check()
-    output = Output(None)
-    for _ in rounds(app.location.root, app.remote.waiting):
-        output = _deliver(app)
-    return output
-
-
-def _deliver(app: App) -> Output:
-    """Deliver what waits; a model that fails keeps back what needs its vectors, and no more."""
     app.sync()
     warnings = []
     try:
         with Bar("Vectors") as bar:
             app.make_vectors(progress=bar)
-    except RetainError as error:
+    except RetainError as error:  # it keeps back what needs vectors, and no more
         warnings.append(f"vectors cannot be made: {error.message}")
     with Bar("Delivering", _KEPT) as bar:
         pushed = app.remote.push(progress=bar)
@@ -167,12 +136,9 @@ def _render_pushed(pushed: Mapping[str, Pushed]) -> tuple[list[str], list[str]]:
     """The lines and the warnings about a delivery."""
     lines, warnings = [], []
     for part, delivery in pushed.items():
-        counts = [f"{delivery.sent} sent", f"{delivery.removed} removed"]
-        if delivery.known:
-            counts.append(f"{delivery.known} known already")
-        if delivery.ahead:
-            counts.append(f"{delivery.ahead} newer there")
-        lines.append(f"{part}: {', '.join(counts)}, {delivery.left} left")
+        known = f", {delivery.known} known already" if delivery.known else ""
+        removed = f"{delivery.removed} removed{known}"
+        lines.append(f"{part}: {delivery.sent} sent, {removed}, {delivery.left} left")
         if delivery.is_busy:
             warnings.append(f"{part}: another process delivers just now")
     lacking = max((delivery.lacking for delivery in pushed.values()), default=0)
@@ -185,16 +151,17 @@ def _render_pushed(pushed: Mapping[str, Pushed]) -> tuple[list[str], list[str]]:
 @_quote_server
 def _verify(app: App) -> Output:
     """
-    compare engines with the bank, memory by memory
+    compare engines with the bank
 
-    Reads what the server holds and compares it with the index: what is missing
-    there, what is older there, what was deleted here and is there still. What is newer there comes
-    from another machine, and is no fault. Ends with 1 when something differs; `repair` mends it.
+    Compares the ids of all documents on the server with those of the index: which memories lack
+    one there, and how many documents are there that no memory here has. Where you have given the
+    bank a name, these may be other machines', and are no fault. Ends with 1 when something differs;
+    `repair` mends it.
     """
     drifts = app.remote.verify()
     total = sum(drift.total for drift in drifts.values())
     return Output(
-        {part: {**drift._asdict(), "drift": drift.total} for part, drift in drifts.items()},
+        {part: _drift_data(drift) for part, drift in drifts.items()},
         [f"{part}: {_describe(drift)}" for part, drift in drifts.items()],
         messages=["`retain engine repair` mends it."] if total else [],
         code=int(bool(total)),
@@ -202,61 +169,45 @@ def _verify(app: App) -> Output:
 
 
 @command(
-    "engine repair",
-    flag("--mine", help="also replace what is newer there, or deleted there, by what is here"),
+    "engine repair", flag("--mine", help="also remove what only other machines have put there")
 )
 @_quote_server
 def _repair(app: App, mine: bool) -> Output:
     """
-    tell engines again what they are wrong about
+    send what engines lack, and remove what no file here has
 
-    Compares as `verify` does, sends what is wrong again, changes what is made
-    otherwise than your settings want where that can be done in place, and compares once more. Ends
-    with 1 when something is left.
+    Compares as `verify` does, sends and removes what is wrong, changes what is made otherwise than
+    your settings want where that can be done in place, and compares once more. Ends with 1 when
+    something is left.
     """
     with Bar("Delivering", _KEPT) as bar:
         repairs = app.remote.repair(bar, is_mine=mine)
     lines, data = [], {}
-    for part, repair in repairs.items():
-        before, after = repair.before, repair.after
-        replaced = ""
-        if repair.replaced:
-            names = _list_names("that was newer there, or deleted there", repair.replaced)
-            replaced = f"replaced {names}\n  "
-        if before.total:
-            lines.append(f"{part}: {replaced}found {_describe(before)}\n  now {_describe(after)}")
-        else:
-            lines.append(f"{part}: {replaced or 'nothing to mend; '}{_describe(after)}")
-        data[part] = {
-            **after._asdict(),
-            "drift": after.total,
-            "mended": before.total - after.total,
-            "replaced": repair.replaced,
-        }
+    for part, (before, after) in repairs.items():
+        found = f"found {_describe(before)}\n  now " if before.total else "nothing to mend; "
+        lines.append(f"{part}: {found}{_describe(after)}")
+        data[part] = {**_drift_data(after), "mended": before.total - after.total}
     total = sum(repair.after.total for repair in repairs.values())
     hint = "Run `retain engine status` to see what keeps the engine from it."
     return Output(data, lines, messages=[hint] if total else [], code=int(bool(total)))
 
 
+def _drift_data(drift: Drift) -> dict[str, object]:
+    return {**drift._asdict(), "drift": drift.total}
+
+
 def _describe(drift: Drift) -> str:
-    differences = {
-        "missing": drift.missing,
-        "older there": drift.differing,
-        "deleted here": drift.undead,
-        f"newer there, or deleted there: {_PULL}": drift.ahead,
-        "from other machines": drift.elsewhere,
-    }
     parts = [f"drift {drift.total} of {drift.memories}"]
-    parts += [_list_names(what, names) for what, names in differences.items() if names]
+    if drift.missing:
+        names = ", ".join(flat(name, 120) for name in drift.missing[:_MAX_NAMES])
+        more = ", ..." if len(drift.missing) > _MAX_NAMES else ""
+        parts.append(f"{len(drift.missing)} missing ({names}{more})")
+    if drift.extra:
+        whose = "from other machines" if drift.is_shared else "of no memory here"
+        parts.append(f"{drift.extra} documents {whose}")
     if drift.lacking:
         parts.append(f"{drift.lacking} without vectors yet")
     return "; ".join(parts)
-
-
-def _list_names(what: str, names: Sequence[str]) -> str:
-    """The first names on one line; a server may have made them up."""
-    first = ", ".join(flat(name, _MAX_NAME) for name in names[:_MAX_NAMES])
-    return f"{len(names)} {what} ({first}{', ...' if len(names) > _MAX_NAMES else ''})"
 
 
 @command(
@@ -265,7 +216,7 @@ def _list_names(what: str, names: Sequence[str]) -> str:
         "--to",
         required=True,
         metavar="ENGINE",
-        choices=(*KINDS, EMBEDDED),
+        choices=(*ENGINES, EMBEDDED),
         help="qdrant, upstash (vectors), meilisearch (words), postgres (both), or sqlite: back",
     ),
     arg(
@@ -291,11 +242,11 @@ def _migrate(app: App, to: str, only: str) -> Output:
     if VECTOR in parts and to != EMBEDDED:
         with Bar("Vectors") as bar:
             app.make_vectors(progress=bar)
-    before = app.remote.told
+    before = {state.kind for state in app.remote.status(is_asked=False) if state.delivered}
     with Bar("Delivering", f"Nothing has moved yet. {_KEPT}") as bar:
         pushed = app.remote.migrate(to, bar, only)
     lines, warnings = _render_pushed(pushed)
-    contradictions = app.remote.contradicted(to, only)
+    contradictions = app.remote.contradictions(to, only)
     if contradictions:
         lines.append(f"Your config says {to} now, and the environment does not.")
     else:
@@ -307,8 +258,7 @@ def _migrate(app: App, to: str, only: str) -> Output:
         quiet="",
         messages=[
             f"What lies on {kind} stays there until `retain engine drop --from {kind} --yes`."
-            for kind in before
-            if kind not in app.remote.in_use
+            for kind in sorted(before - set(app.remote.in_use))
         ],
         warnings=[*warnings, *contradictions, *app.remote.cautions(to)],
     )
@@ -322,7 +272,7 @@ def _migrate(app: App, to: str, only: str) -> Output:
         dest="kind",
         default="",
         metavar="ENGINE",
-        choices=tuple(KINDS),
+        choices=tuple(ENGINES),
         help="an engine that is no longer asked; else those that are",
     ),
     arg(
@@ -342,7 +292,7 @@ def _drop(app: App, yes: bool, kind: str, name: str) -> Output:
     before is removed by `drop --from ENGINE --name NAME`.
     """
     remote = app.remote
-    where, target = kind or "its engines", name or remote.identity
+    where, target = kind or "its engines", name or remote.name
     if name and not kind:
         raise UsageError("--name needs --from ENGINE", unchanged="Nothing was removed.")
     if not kind:
@@ -353,14 +303,14 @@ def _drop(app: App, yes: bool, kind: str, name: str) -> Output:
             unchanged="Nothing was removed.",
             hint="Say that it is meant with --yes. The files and the bank's own index stay.",
         )
-    pieces = remote.drop(kind, name)
+    documents = remote.drop(kind, name)
     messages = []
-    if target == remote.identity and (not kind or kind in remote.in_use):
+    if target == remote.name and (not kind or kind in remote.in_use):
         messages.append(
-            "It is still what searches ask, and is filled again by the next write; "
+            "It is still what searches ask, and is filled again by the next delivery; "
             "`retain engine migrate --to sqlite` ends that."
         )
-    text = f"Removed {target} from {where}: {pieces} pieces.\n"
-    if not pieces:
+    text = f"Removed {target} from {where}: {documents} documents.\n"
+    if not documents:
         text = f"There was nothing of {target} on {where}.\n"
-    return Output({"dropped": target, "pieces": pieces}, text, messages=messages)
+    return Output({"dropped": target, "documents": documents}, text, messages=messages)

@@ -208,6 +208,8 @@ def _serve_bank(app: App, idle: int | None) -> Iterator[Output]:
             timer.start()
             undo.callback(timer.join)
             undo.callback(ended.set)  # also where something fails
+        if app.has_engines:
+            app.start_worker()  # which delivers, also what a server was away for
         _make_vectors(app, ended)
         for _ in batches:
             _make_vectors(app, ended)

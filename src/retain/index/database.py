@@ -22,7 +22,7 @@ from retain.errors import Busy, NewerFormat, RetainError
 from retain.locate import is_network, make_private_directory, open_directory
 
 APPLICATION_ID: Final = 0x5274_6E31  # "Rtn1", by which the file is told from anybody else's
-VERSION: Final = 5  # goes up with every change of the tables: an index of another one is made anew
+VERSION: Final = 6  # goes up with every change of the tables: an index of another one is made anew
 BANK_NOTE: Final = "bank"  # the file that names the bank an index is of
 WAIT_SECONDS: Final = 10.0
 _CLOSE_WAIT: Final = 0.2

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from retain.bank.bank import Bank
     from retain.index.embed import Embedder
     from retain.index.embeddings import VectorCache
-    from retain.index.engines.choosing import Engines
+    from retain.index.engines.settings import Engines
     from retain.index.freshness import Project
     from retain.index.sync import Changes, Progress
     from retain.index.vectors import Cache, Floats
@@ -68,7 +68,6 @@ class Index:
         self._make_engines = make_engines
         self._settings = settings  # of the engines: another object when one of them has changed
         self._chosen: tuple[object, Engines | None] | None = None  # and the settings it is for
-        self._former: list[Engines] = []  # in which somebody may still be asking something
         self._choosing = threading.Lock()
         self.stays = stays  # a process that lives on hears what changes
         self._watcher: Watcher | None = None
@@ -77,7 +76,6 @@ class Index:
         self._looked_at = 0.0
         self.held = 0
         self._unclear = ""  # why no engine is asked, though one is set
-        self.has_searched = False  # what is known of engines may be old
         self.has_news = False  # something was taken in, that engines may have to be told of
         self.query_vectors: dict[str, Floats] = {}  # of the last question
         self._generation = 0  # of the index that was brought in step
@@ -128,11 +126,10 @@ class Index:
             return self._chosen[1] if self._chosen else None
 
     def _retire(self) -> None:
-        """Let go of the engines as they were set; what is under way there is not cut off."""
+        """Let go of the engines as they were set."""
         chosen, self._chosen = self._chosen, None
         if chosen and chosen[1]:
             chosen[1].close()
-            self._former.append(chosen[1])
 
     @cached_property
     def vectors(self) -> Cache:
@@ -288,16 +285,11 @@ class Index:
                     found[name] = (facts.st_ino, facts.st_mtime_ns)
         return found
 
-    def leave(self) -> None:
-        """Have nobody wait for an engine any longer."""
-        for engines in self._all_engines():
-            engines.leave()
-
-    def _all_engines(self) -> list[Engines]:
-        """Those that were made, the former among them; none is made for this."""
-        with self._choosing:
-            current = self._chosen[1] if self._chosen else None
-            return [*self._former, *([current] if current else [])]
+    def stop_waiting(self) -> None:
+        """Have nobody wait for an engine any longer: the program ends."""
+        engines = self._chosen[1] if self._chosen else None
+        if engines:
+            engines.close()
 
     def forget_vectors(self, memories: Iterable[Memory]) -> None:
         """Remove the kept vectors of texts that are destroyed for good."""
@@ -308,9 +300,7 @@ class Index:
 
     def close(self) -> None:
         """Let go of the index."""
-        for engines in self._all_engines():
-            engines.close()
-        self._chosen, self._former = None, []
+        self._retire()
         self.database.close()
         if self._watcher:
             self._watcher.close()

@@ -307,11 +307,6 @@ def insert_vector(
 
 def delete_memory(connection: sqlite3.Connection, number: int) -> None:
     """Take a memory out of every table."""
-    connection.execute(
-        "UPDATE delivered SET is_left = 1 "
-        "WHERE (collection, file) = (SELECT collection, file FROM memories WHERE number = ?)",
-        (number,),
-    )
     query = "SELECT min(number), max(number), count(*), sum(length) FROM chunks WHERE memory = ?"
     first, last, count, length = connection.execute(query, (number,)).fetchone()
     for column in ("terms.rowid", "vectors.chunk", "pending.chunk", "chunks.number"):

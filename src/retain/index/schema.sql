@@ -102,15 +102,14 @@ CREATE VIRTUAL TABLE vocabulary USING fts5vocab (terms, row);
 CREATE VIRTUAL TABLE wholes USING fts5 (bag, tokenize = 'ascii');
 CREATE VIRTUAL TABLE whole_vocabulary USING fts5vocab (wholes, row);
 
--- What each arm that lives elsewhere was given of every memory: what differs from the rows is the
--- outbox, so that a kill at any moment can neither lose nor invent a delivery.
+-- The documents that each engine was given: what differs from the rows is sent or removed. The
+-- same document may be of a memory's new version as well: then it is pointed to that.
 CREATE TABLE delivered (
-  arm TEXT NOT NULL, -- which part of the index, and on which server
-  collection TEXT NOT NULL,
-  file TEXT NOT NULL,
-  hash TEXT NOT NULL,
-  is_left INTEGER NOT NULL, -- its memory was taken out of the index, perhaps for good
-  PRIMARY KEY (collection, file, arm)
+  engine TEXT NOT NULL, -- which part of the index, on which server
+  id TEXT NOT NULL,
+  memory INTEGER NOT NULL,
+  chunk INTEGER NOT NULL,
+  is_sent INTEGER NOT NULL, -- else it may be on the server or not
+  PRIMARY KEY (engine, id)
 ) WITHOUT ROWID;
-CREATE INDEX delivered_left ON delivered (arm) WHERE is_left;
-CREATE INDEX delivered_ahead ON delivered (arm) WHERE hash GLOB 'ahead:*';
+CREATE INDEX delivered_memory ON delivered (engine, memory, is_sent);

@@ -112,7 +112,7 @@ class Search:
         vector = embed_query(index, self.request.mode, query)
         reasons = [*degraded.reasons, *vector.reasons]
         remote: Remote | None = None
-        if index.engines is not None:
+        if index.stays and index.engines is not None:
             from retain.search.remote import propose  # engines are loaded where there are any
 
             remote = propose(index, self.request, query, vector, self._remote_seconds)

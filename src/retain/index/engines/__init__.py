@@ -1,1 +1,1 @@
-"""Index arms that live elsewhere: files stay the truth, and the embedded index stays complete."""
+"""Engines: servers that hold a copy of an arm of the index. Files and local index stay complete."""
