@@ -294,9 +294,6 @@ class WriteTransaction:
                     raise changed_error(path)
                 folder.sync()
                 undo.pop_all()
-            # Should this fail, it is not the write that failed: the next writer removes it.
-            with contextlib.suppress(OSError):
-                os.unlink(draft, dir_fd=self._drafts.fd)
         else:
             if not folder.holds(name, expected):
                 raise changed_error(path)
@@ -400,16 +397,13 @@ def _create(drafts: Directory, folder: Directory, name: str, data: bytes) -> Non
         except OSError:
             os.unlink(name, dir_fd=folder.fd)
             raise
-        # Should this fail, it is not the write that failed: the next writer removes it.
-        with contextlib.suppress(OSError):
-            os.unlink(draft, dir_fd=drafts.fd)
 
 
 @contextlib.contextmanager
 def _write_draft(
     drafts: Directory, path: str, data: bytes, mode: int, prefix: str = DRAFT
 ) -> Iterator[str]:
-    """A finished, synced draft of a file; removed again when placing it fails."""
+    """A finished, synced draft of a file; its name is removed when the file is in its place."""
     draft, made = f"{prefix}{_unique()}", 0
     with saving(path):
         try:
@@ -422,6 +416,9 @@ def _write_draft(
                 if made in (0, _stat(drafts, draft).st_ino):
                     os.unlink(draft, dir_fd=drafts.fd)
             raise
+        # Should this fail, it is not the write that failed: the next writer removes it.
+        with contextlib.suppress(OSError):
+            os.unlink(draft, dir_fd=drafts.fd)
 
 
 def _read_journal(folder: Directory) -> _Journal:
