@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.door import call, done
+from tests.cli.door import answered, call, done
 
 pytestmark = pytest.mark.usefixtures("bank")
 
@@ -90,3 +90,12 @@ def test_a_memory_moves_to_another_bank(home: Path) -> None:
 def test_a_long_title_is_cut_after_a_word() -> None:
     done("put - --id a", input="A sentence that goes on for much longer than a title may")
     assert "A sentence that goes on for much longer than a…" in done("list")
+
+
+def test_a_table_is_no_wider_than_the_terminal() -> None:
+    done("put", "-", "--id", "a-name", "--title", "more words " * 8, "--tags", "x" * 30, input="a")
+    _, screen = answered("", "list")
+    assert max(map(len, screen.splitlines())) <= 80
+    assert "a-name" in screen
+    assert "…" in screen
+    assert max(map(len, done("list").splitlines())) > 80

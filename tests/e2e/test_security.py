@@ -427,11 +427,6 @@ def test_a_real_terminal_gets_only_our_own_colours(words: str, hostile: Path) ->
     assert "evil" in ours
 
 
-def test_tables_are_drawn_for_people_and_plain_for_pipes(project: Path) -> None:
-    assert "─" in on_terminal("list")
-    assert "─" not in done("list")
-
-
 # S19
 
 FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "commands"}

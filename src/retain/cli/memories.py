@@ -261,7 +261,6 @@ def _memories_table(memories: Sequence[Memory], successors: Mapping[str, str], e
     return Table(
         tuple(columns),
         list(zip(*columns.values(), strict=True)),
-        f"Memories ({len(memories)})",
         empty,
         flexible=("Title", "Collection", "Tags", "Status"),
     )

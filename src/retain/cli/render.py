@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
+from unicodedata import east_asian_width
 
 from retain.text.sanitize import shorten, visible
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _CELL = 60  # as much of a title as a line of a listing has room for
+_LEAST = 8  # below which a cut cell says nothing
 
 
 class Table(NamedTuple):
@@ -19,50 +21,48 @@ class Table(NamedTuple):
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    title: str = ""
     empty: str = ""
     flexible: Sequence[str] = ()  # columns that may be cut short; the others never are
 
 
 def show_table(table: Table) -> None:
-    """Print a table: with lines and colours on a terminal, in plain columns elsewhere."""
+    """Print a table in plain columns, on a terminal no wider than that if it can be."""
     if not table.rows:
         if table.empty:
             print(table.empty, file=sys.stderr)
         return
-    rows = [
-        [
-            shorten(text, _CELL) if column in table.flexible else text
-            for column, cell in zip(table.columns, row, strict=True)
-            for text in [visible(cell, keep_newlines=False)]
-        ]
-        for row in table.rows
+    lines = [
+        table.columns,
+        *([visible(cell, keep_newlines=False) for cell in row] for row in table.rows),
     ]
+    widths = [max(map(_width, cells)) for cells in zip(*lines, strict=True)]
+    flexible = [at for at, column in enumerate(table.columns) if column in table.flexible]
+    for at in flexible:
+        widths[at] = min(widths[at], _CELL)
     if sys.stdout.isatty():
-        _show_rich(table, rows)
-        return
-    lines = [list(table.columns), *rows]
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+        import shutil  # 2 ms that a pipe does not need
+
+        room = shutil.get_terminal_size().columns - 2 * (len(widths) - 1)
+        while sum(widths) > room and any(widths[at] > _LEAST for at in flexible):
+            widths[max(flexible, key=widths.__getitem__)] -= 1
     for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        cells = [_fit(cell, width) for cell, width in zip(line, widths, strict=True)]
         print("  ".join(cells).rstrip())
 
 
-def _show_rich(table: Table, rows: Sequence[Sequence[str]]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table as RichTable
-    from rich.text import Text
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if east_asian_width(char) in "FW" else 1 for char in text)
 
-    grid = RichTable(title=table.title or None, title_justify="left", box=SIMPLE_HEAD)
-    for number, column in enumerate(table.columns):
-        is_flexible = column in table.flexible  # rich makes room by breaking the lines of these
-        grid.add_column(
-            column, style="cyan" if number == 0 else None, no_wrap=not is_flexible, overflow="fold"
-        )
-    for row in rows:
-        grid.add_row(*map(Text, row))
-    Console().print(grid)
+
+def _fit(text: str, width: int) -> str:
+    """A text cut or padded to a width."""
+    text = shorten(text, width)
+    while _width(text) > width:
+        text = f"{text[:-2]}…"
+    return text + " " * (width - _width(text))
 
 
 def colour_diff(diff: str) -> str:
