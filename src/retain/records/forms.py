@@ -11,13 +11,17 @@ from retain.errors import UsageError
 from retain.records.schema import Rule, find_schema_faults, load_schema, types
 
 _MAX_TITLE: Final = 60  # characters of a field that stand in for a title
-_MAIN_FIELDS: Final = {
-    "decision": "decision",
-    "runbook": "trigger",
-    "constraint": "rule",
-    "tech_debt": "description",
-    "preference": "topic",
-    "session_summary": "goal",
+# The fields of the six that say most about a record.
+KEY_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "session_summary": ("goal", "outcome"),
+    "decision": ("context", "decision", "rationale"),
+    "runbook": ("trigger", "root_cause"),
+    "constraint": ("rule", "impact"),
+    "tech_debt": ("description", "reason_deferred"),
+    "preference": ("topic", "value", "reason"),
+}
+_MAIN_FIELDS: Final = {name: fields[0] for name, fields in KEY_FIELDS.items()} | {
+    "decision": "decision"
 }
 _KINDS: Final = {
     "boolean": "flag",

@@ -15,6 +15,7 @@ from typing import Any, Final
 from retain.categories import Category
 from retain.memory import Memory
 from retain.records.codec import load_record
+from retain.records.forms import KEY_FIELDS
 from retain.text.tokens import query, words
 
 DELETE_DISALLOWED: Final = frozenset({"decision", "preference", "session_summary"})
@@ -26,14 +27,6 @@ _MOST: Final = 10  # points of a hit with the best score of a search
 _SHORTEST: Final = 3
 _SHORTEST_PREFIX: Final = 4
 _FIELD_CHARACTERS: Final = 200
-_KEY_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "session_summary": ("goal", "outcome"),
-    "decision": ("context", "decision", "rationale"),
-    "runbook": ("trigger", "root_cause"),
-    "constraint": ("rule", "impact"),
-    "tech_debt": ("description", "reason_deferred"),
-    "preference": ("topic", "value", "reason"),
-}
 _CUSTOM_KEY_FIELDS: Final = 3
 
 
@@ -95,7 +88,7 @@ def make_excerpt(record: Mapping[str, Any]) -> dict[str, Any]:
     changes, content = record.get("changes"), record.get("content")
     last = changes[-1] if isinstance(changes, list) and changes else {"summary": "Initial creation"}
     content = content if isinstance(content, dict) else {}
-    names = _KEY_FIELDS.get(str(record.get("category")))
+    names = KEY_FIELDS.get(str(record.get("category")))
     if names is None:
         texts = [name for name, value in content.items() if isinstance(value, str | list)]
         names = tuple(texts[:_CUSTOM_KEY_FIELDS])
