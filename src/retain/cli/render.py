@@ -1,16 +1,13 @@
-"""What a terminal shows beside plain text: tables, coloured diffs and progress bars."""
+"""What a terminal shows beside plain text: tables, coloured diffs and progress."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from unicodedata import east_asian_width
 
 from retain.text.sanitize import shorten, visible
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 _CELL = 60  # as much of a title as a line of a listing has room for
 _LEAST = 8  # below which a cut cell says nothing
@@ -76,7 +73,7 @@ def colour_diff(diff: str) -> str:
 
 
 class Bar:
-    """A progress bar on standard error, for people who watch.
+    """Progress on standard error, for people who watch.
 
     It is called with how much is done and how much there is. `kept` is what a person who breaks
     the work off is told about what was done until then.
@@ -84,25 +81,20 @@ class Bar:
 
     def __init__(self, title: str, kept: str = "") -> None:
         self._title, self._kept = title, kept
-        self._progress: Progress | None = None
+        self._is_shown = False
 
     def __call__(self, done: int, total: int) -> None:
-        """Draw the bar, from the first call on that has something left to wait for."""
-        if self._progress is None and done < total and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._progress = Progress(console=Console(stderr=True), transient=True)
-            self._progress.add_task(self._title)
-            self._progress.start()
-        if self._progress is not None:
-            self._progress.update(self._progress.task_ids[0], completed=done, total=total)
+        """Show how far it is, from the first call on that has something left to wait for."""
+        if sys.stderr.isatty() and (self._is_shown or done < total):
+            self._is_shown = True
+            percent = f"{done / max(total, 1):.0%}"
+            print(f"\r{self._title}: {done} of {total} ({percent})", end="", file=sys.stderr)
 
     def __enter__(self) -> Bar:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        if self._is_shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         if self._kept and kind is not None and issubclass(kind, KeyboardInterrupt):
             print(f"\n{self._kept}", file=sys.stderr)
