@@ -9,7 +9,7 @@ import pytest
 
 from retain.app.review import Reviewed
 from retain.capture.proposal import Proposal
-from retain.errors import Conflict, NotFound, RetainError
+from retain.errors import Conflict, NotFound
 from tests.capture.proposals import inbox
 from tests.crash import files, killed_at, memories, new_bank, open_bank
 
@@ -105,15 +105,4 @@ def test_acceptance_of_a_memory_that_was_changed_since_is_not_taken_back(bank: P
         app.inbox.take_back(done.proposal.id, memory.address, memory.hash)
     assert app.inbox.proposals() == []
     assert "More." in file.read_text(encoding="utf-8")
-    app.close()
-
-
-def test_proposal_is_not_revised_to_what_could_not_be_accepted(bank: Path) -> None:
-    inbox(bank).propose(ONE)
-    app = open_bank(bank)
-    (seen,) = app.inbox.proposals()
-    with pytest.raises(RetainError):
-        app.inbox.revise(seen, seen._replace(category="gossip"))
-    revised = app.inbox.revise(seen, seen._replace(title="Use MySQL"))
-    assert [one.title for one in app.inbox.proposals()] == ["Use MySQL"] == [revised.title]
     app.close()

@@ -151,13 +151,6 @@ def test_code_is_what_two_patterns_call_code(text: str) -> None:
     assert prose(text) == expected
 
 
-def test_a_fence_may_reach_from_one_message_into_the_next() -> None:
-    messages = [message("```\ndecided"), message("picked\n```\nchose", start=50)]
-    hit = judge(messages, ANYTHING)[0]
-    assert hit.score == pytest.approx(0.3 / 1.9)
-    assert (hit.start, hit.end) == (50, 60)
-
-
 def test_a_hit_points_to_the_messages_it_came_from() -> None:
     texts = ["Hello.", "`code` ```\nmore\n``` we decided", "Hm.", "`x` picked", "Bye."]
     messages = [message(text, start=100 * index) for index, text in enumerate(texts)]

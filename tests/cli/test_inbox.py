@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from retain.categories import DEFAULTS
 from tests.capture.proposals import DECISION, inbox
 from tests.cli.door import call, done, types
 from tests.crash import together
-from tests.records.filing import FOLDERS
 
 PREFERENCE = DECISION._replace(
     category="preference",
@@ -100,16 +98,6 @@ def test_words_of_a_session_are_inert_on_a_terminal(bank: Path) -> None:
             assert not re.search("[\x1b\x07\u202e]", ran.out + ran.err)
 
 
-def test_file_that_cannot_be_read_is_named_and_left_alone(two: tuple[str, str], bank: Path) -> None:
-    file = Path(inbox(bank).path, f"{two[0]}.json")
-    file.write_text("{", encoding="utf-8")
-    ran = call("inbox")
-    assert "Use Postgres" not in ran.out
-    assert str(file) in ran.err
-    assert "is not a proposal" in done("status")
-    assert file.exists()
-
-
 # Accepting
 
 
@@ -127,18 +115,6 @@ def test_accepted_proposal_is_a_typed_memory_that_says_where_it_is_from(
     assert waiting(bank) == ["Tabs"]
     assert inbox(bank).propose(DECISION) == two[0]
     assert waiting(bank) == ["Tabs"]
-
-
-@pytest.mark.parametrize("category", [*DEFAULTS, "incident"])
-def test_every_category_is_accepted(category: str, bank: Path) -> None:
-    with (bank / "config.toml").open("a", encoding="utf-8") as file:
-        file.write('[categories.incident]\nfolder = "incidents"\n')
-    inbox(bank).propose(DECISION._replace(category=category))
-    (one,) = answer("accept", "--all")["accepted"]
-    folder = {**FOLDERS, "incident": "incidents"}[category]
-    assert (one["status"], one["collection"]) == ("created", folder)
-    assert json.loads(done("status", "--json"))["problems"] == []
-    assert waiting(bank) == []
 
 
 def test_memory_that_is_near_is_named(bank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
