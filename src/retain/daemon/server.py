@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 _MAX_TEXTS: Final = 64
 _POLL_SECONDS: Final = 2.0  # how soon one takes over, and notices that its socket is gone
-_SETTLING_SECONDS: Final = 1.0  # for which a process that was just started has better things to do
 _PATIENCE_SECONDS: Final = 2.0  # with someone who does not send, or does not read, a whole line
 _TURN_SECONDS: Final = 0.2  # how soon someone who waits for the index notices the end
 
@@ -135,12 +134,9 @@ class Server:
                 self._ended.wait(_POLL_SECONDS)
                 continue
             # The model is loaded while nobody waits for it, in the process that others will ask.
-            loading = threading.Timer(_SETTLING_SECONDS, self.warm_up)
-            loading.daemon = True
-            loading.start()
+            threading.Thread(target=self.warm_up, daemon=True).start()
             while not self._ended.is_set() and self._listener.is_in_place():
                 self._listener.handle_request()
-            loading.cancel()
             if not self._ended.is_set():  # somebody has removed the socket
                 self._release()
 

@@ -17,7 +17,7 @@ from math import log
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from retain.errors import Busy
-from retain.index.database import STATE, VERSION
+from retain.index.database import VERSION
 from retain.locate import state_directory
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ Shares = tuple[float, ...]
 
 _WHOLES: Final = 60
 _B: Final = 0.4  # how much a text's length counts against it
-_REMEMBERED: Final = 10_000  # terms whose counts are kept
 _STEPS: Final = 2000  # of SQLite's machine between two looks at the clock
 
 
@@ -49,34 +48,6 @@ class Lexicon(NamedTuple):
         return tuple(rarity / total for rarity in self.rarity.values()) if total else ()
 
 
-class Counts:
-    """In how many chunks and memories terms stand, remembered until the index changes.
-
-    FTS5 counts anew each time, which for a common word takes longer than the rest of a search.
-    """
-
-    def __init__(self) -> None:
-        self._state: object = None
-        self._known: dict[tuple[str, str], int] = {}
-
-    def of(
-        self, connection: sqlite3.Connection, table: str, terms: Iterable[str]
-    ) -> dict[str, int]:
-        """Each term's count in one of the two vocabularies."""
-        state = connection.execute(STATE).fetchone()
-        if state != self._state or len(self._known) > _REMEMBERED:
-            self._state, self._known = state, {}
-        counts = {}
-        for term in terms:
-            count = self._known.get((table, term))
-            if count is None:
-                query = f"SELECT doc FROM {table} WHERE term = ?"  # noqa: S608 - one of our two names
-                row = connection.execute(query, (term,)).fetchone()
-                count = self._known[table, term] = row[0] if row else 0
-            counts[term] = count
-        return counts
-
-
 class Snapshot:
     """An index as the last process left it, searched by words: neither synced nor repaired.
 
@@ -87,7 +58,6 @@ class Snapshot:
         self, place: BankLocation, end: float, env: Mapping[str, str] = os.environ
     ) -> None:
         self.location = place
-        self.counts = Counts()
         self._path = os.path.join(state_directory(place.root, env), "index.db")
         self._end = end  # of the time to look, by the monotonic clock
 
@@ -114,14 +84,21 @@ class Snapshot:
         raise Busy(f"there is no index of {self.location.root} to look at")
 
 
-def lexicon(
-    connection: sqlite3.Connection, terms: Iterable[str], counted: Counts | None = None
-) -> Lexicon:
+def lexicon(connection: sqlite3.Connection, terms: Iterable[str]) -> Lexicon:
     """How rare a query's terms are in this bank."""
     chunks, length = connection.execute("SELECT chunks, length FROM totals").fetchone()
-    counts = (counted or Counts()).of(connection, "vocabulary", dict.fromkeys(terms))
+    counts = _count(connection, "vocabulary", terms)
     rarity = {term: rarity_of(chunks, count) for term, count in counts.items()}
     return Lexicon(rarity, counts, chunks, length / chunks if chunks else 1.0)
+
+
+def _count(connection: sqlite3.Connection, table: str, terms: Iterable[str]) -> dict[str, int]:
+    """In how many chunks, or in how many memories, each term stands."""
+    query = (
+        "SELECT json_each.value, coalesce(doc, 0) FROM json_each(?) "  # noqa: S608 - one of our two names
+        f"LEFT JOIN {table} ON term = json_each.value"
+    )
+    return dict(connection.execute(query, (json.dumps(list(terms)),)))
 
 
 def rarity_of(chunks: int, count: int) -> float:
@@ -210,12 +187,11 @@ def whole_scores(
     connection: sqlite3.Connection,
     terms: Iterable[str],
     within: Sequence[int] | None,
-    counted: Counts,
     ranked: int,
 ) -> dict[int, float]:
     """How well memories of several chunks meet a query as a whole, by their numbers."""
     (wholes,) = connection.execute("SELECT wholes FROM totals").fetchone()
-    counts = counted.of(connection, "whole_vocabulary", terms) if wholes else {}
+    counts = _count(connection, "whole_vocabulary", terms) if wholes else {}
     # The rarity as FTS5's bm25 counts it.
     rarities = [max(1e-6, log((wholes - n + 0.5) / (n + 0.5))) for n in counts.values()]
     there = sorted((count, term) for term, count in counts.items() if count)

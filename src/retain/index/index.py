@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from retain.errors import ConfigError, RetainError
 from retain.index.database import Damaged, Database, Replaced, fact
-from retain.index.fulltext import Counts
 from retain.locate import is_network, state_directory
 
 if TYPE_CHECKING:
@@ -93,11 +92,6 @@ class Index:
         from retain.index.embeddings import VectorCache
 
         return VectorCache(self._env)
-
-    @cached_property
-    def counts(self) -> Counts:
-        """How many memories have each term, as far as somebody has asked."""
-        return Counts()
 
     @cached_property
     def embedder(self) -> Embedder | None:

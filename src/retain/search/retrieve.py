@@ -134,7 +134,7 @@ def gather(
     if by_vector is None:
         near = _nearest(index, connection, vector, within, max(DENSE, request.candidates))
     k1 = _K1_TEXT if near is None and by_vector is None else _K1_HYBRID
-    lexicon = fulltext.lexicon(connection, query.terms, index.counts)
+    lexicon = fulltext.lexicon(connection, query.terms)
     shares: Mapping[int, Shares] = {}
     wholes: Mapping[int, float] = {}
     if request.mode != "semantic":
@@ -142,9 +142,7 @@ def gather(
             shares = _matching(connection, lexicon, k1, within, request)
         else:
             shares = fulltext.shares_in(connection, lexicon, k1, by_text)
-        wholes = fulltext.whole_scores(
-            connection, query.terms, within, index.counts, request.ranked
-        )
+        wholes = fulltext.whole_scores(connection, query.terms, within, request.ranked)
     weights = lexicon.weights
     scores = {chunk: float(sum(map(mul, share, weights))) for chunk, share in shares.items()}
     words = dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
