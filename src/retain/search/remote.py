@@ -130,7 +130,7 @@ class _Question:
 
     def _ask_words(self, client: Client) -> Callable[[], list[Match]] | None:
         """Ask for what has the words of the query, of those that any memory here has."""
-        look_up = partial(fulltext.lexicon, terms=self.query.terms, counted=self.index.counts)
+        look_up = partial(fulltext.lexicon, terms=self.query.terms)
         lexicon = self.index.look(look_up)
         terms = {term: rarity for term, rarity in lexicon.rarity.items() if lexicon.counts[term]}
         if not terms or self.request.mode == "semantic":
