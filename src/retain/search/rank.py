@@ -222,7 +222,7 @@ class Ranking:
             boosts["recent"] = factor
         return boosts
 
-    def shown(self, ranked: Ranked) -> float:
+    def shown_score(self, ranked: Ranked) -> float:
         """A score as people see it, between 0 and 1, in the same order."""
         above = ranked.score - self.granted - self.weights.middle
         return round(_logistic(self.weights.slope * above), 4)

@@ -130,7 +130,7 @@ def linked(
     indexes: Sequence[Index], target: str, cwd: str, request: SearchRequest, recency: Recency
 ) -> Answer:
     """The memories that link to a document: those a question fits best, or the newest first."""
-    request = request.checked()
+    request = request.validate()
     is_question = bool(request.query.strip())
     hits: list[Hit] = []
     answers = []

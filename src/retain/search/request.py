@@ -93,7 +93,7 @@ class SearchRequest(NamedTuple):
         """How many rows the full-text index may rank; common words beyond that only count."""
         return _RANKED_EACH * self.min_candidates
 
-    def checked(self) -> SearchRequest:
+    def validate(self) -> SearchRequest:
         """The same request, or a UsageError that says what is wrong with it."""
         if self.mode not in MODES:
             raise UsageError(f"{self.mode!r} is no mode: {', '.join(MODES)}")

@@ -139,7 +139,7 @@ def gather(
     wholes: Mapping[int, float] = {}
     if request.mode != "semantic":
         if by_text is None:
-            shares = _matching(connection, lexicon, k1, within, request)
+            shares = _match_chunks(connection, lexicon, k1, within, request)
         else:
             shares = fulltext.shares_in(connection, lexicon, k1, by_text)
         wholes = fulltext.whole_scores(connection, query.terms, within, request.ranked)
@@ -167,7 +167,7 @@ def gather(
     return Candidates(query, lexicon, shares, words, near, named, wholes, rows)
 
 
-def _matching(
+def _match_chunks(
     connection: sqlite3.Connection,
     lexicon: Lexicon,
     k1: float,

@@ -72,7 +72,7 @@ class Search:
         *,
         counts: bool = False,
     ) -> None:
-        self.request = request.checked()
+        self.request = request.validate()
         self._indexes = indexes if request.query.strip() or request.lists_all else ()
         self._recency, self._now = recency, now or datetime.now(UTC)
         self._counts = counts
@@ -143,7 +143,7 @@ class Search:
             place = ranked.row.memory if request.per == "memory" else ranked.row.shown
             if place not in places and (ranked.score > 0 or request.lists_all):
                 has_words = not request.share or ranked.row.memory in with_words
-                places[place] = _Found(ranked, ranking.shown(ranked), has_words)
+                places[place] = _Found(ranked, ranking.shown_score(ranked), has_words)
         best = max((found.score for found in places.values()), default=0.0)
         least = max(self.best, best) * request.share
         fitting = [it for it in places.values() if it.has_words or it.score >= least]

@@ -52,7 +52,7 @@ class When(NamedTuple):
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
@@ -64,9 +64,9 @@ def find_dates(query: str, today: date) -> list[When]:
     matches = [
         (match.start(), order, match, read)
         for order, (pattern, read) in enumerate(_FORMS.items())
-        for match in _compiled(pattern).finditer(query)
+        for match in _compile(pattern).finditer(query)
     ]
-    named = _compiled(_YEAR).search(query)
+    named = _compile(_YEAR).search(query)
     whens: list[When] = []
     end = 0
     for start, _, match, read in sorted(matches, key=lambda found: found[:2]):
@@ -138,9 +138,9 @@ def parse_moment(text: str, now: datetime, *, end: bool = False) -> datetime:
     with contextlib.suppress(ValueError, OverflowError):
         if wanted.lower() == "now":
             return now
-        if match := _compiled(_TIME_AGO).fullmatch(wanted):
+        if match := _compile(_TIME_AGO).fullmatch(wanted):
             return _go_back(now, _number(match["number"]), match["unit"].lower())
-        if _compiled(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}[T ][0-9]{2}").match(wanted):
+        if _compile(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}[T ][0-9]{2}").match(wanted):
             moment = datetime.fromisoformat(wanted)
             return moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
         # "may" and "monday" alone could be anything in a question, but not here.
@@ -267,15 +267,15 @@ def _is_month(match: re.Match[str]) -> bool:
     if (len(word) > 3 and word.lower() not in ("march", "sept")) or match["day"] or match["year"]:
         return True
     leads = r"(?<!\w)(?:during|since|until|till|from|by|before|after|in|early|late|mid)[\s-]+$"
-    if _compiled(leads).search(text, max(0, match.start("name") - 12), match.start("name")):
+    if _compile(leads).search(text, max(0, match.start("name") - 12), match.start("name")):
         return True
     has_number = bool(match["which"] or match["day_before"])
     if word.istitle():
         # "May I ask" has a capital for another reason.
-        begins = _compiled(r"(?:^|[.?!:])\W*$").search(text, max(0, start - 12), start)
+        begins = _compile(r"(?:^|[.?!:])\W*$").search(text, max(0, start - 12), start)
         return has_number or (word not in ("Jan", "Mar") and not begins)
     # "8 may" and "last may" are dates, but not in "Python 3 may break".
-    return has_number and not _compiled(r"\s{0,9}[^\W\d]").match(text, match.end())
+    return has_number and not _compile(r"\s{0,9}[^\W\d]").match(text, match.end())
 
 
 def _read_year(match: re.Match[str], _today: date, _year: int) -> list[When]:

@@ -117,7 +117,7 @@ def _label_kind(name: str) -> str:
 
 def _quote_frontmatter(text: str) -> str:
     """Quote a frontmatter value that begins with a marker, which YAML would read as a list."""
-    head = _compiled(r"(?s)\ufeff?---[ \t\r]{0,9}\n.*?\n(?:---|\.\.\.)").match(text)
+    head = _compile(r"(?s)\ufeff?---[ \t\r]{0,9}\n.*?\n(?:---|\.\.\.)").match(text)
     if not head:
         return text
 
@@ -126,7 +126,7 @@ def _quote_frontmatter(text: str) -> str:
         return f'{match[1]}"{value}"{match[3]}'
 
     line = r"(?m)^(.*?[:-][ \t]+)(\[REDACTED:.*?)([ \t\r]{0,9}(?:[ ]#.*)?)$"
-    return _compiled(line).sub(quote, head[0]) + text[head.end() :]
+    return _compile(line).sub(quote, head[0]) + text[head.end() :]
 
 
 # Checks: real secrets and their look-alikes
@@ -139,7 +139,7 @@ def _is_literal(value: str) -> bool:
         len(set(value)) >= 4
         and folded not in ("pass", "password", "passwd", "secret")
         and not any(word in folded for word in data.PLACEHOLDERS)
-        and not _compiled(data.TEMPLATE).match(value)
+        and not _compile(data.TEMPLATE).match(value)
     )
 
 
@@ -181,7 +181,7 @@ def _is_password(value: str) -> bool:
         6 <= len(value) <= 4096
         and len(value.split()) == 1
         and (value.isdigit() or any(map(str.isalpha, value)))
-        and bool(_compiled(r"[^A-Za-z_./:,-]").search(value[:512]))
+        and bool(_compile(r"[^A-Za-z_./:,-]").search(value[:512]))
         and value.lower() not in data.ALGORITHMS
         and _is_literal(value)
     )
@@ -191,8 +191,8 @@ def _is_random(value: str) -> bool:
     """Tell a random value, as tokens and keys are, from a word, a reference or a setting."""
     if not 8 <= len(value) <= 4096 or len(value.split()) > 1 or not _is_literal(value):
         return False
-    for piece in _compiled(r"[A-Za-z0-9]{5,}").findall(value[:512]):
-        digits, runs = sum(map(str.isdigit, piece)), len(_compiled(_RUN).findall(piece))
+    for piece in _compile(r"[A-Za-z0-9]{5,}").findall(value[:512]):
+        digits, runs = sum(map(str.isdigit, piece)), len(_compile(_RUN).findall(piece))
         if digits == len(piece) or piece.lower() in data.ALGORITHMS:
             continue
         density = runs / len(piece)
@@ -205,7 +205,7 @@ def _is_random(value: str) -> bool:
 
 def _is_wordy(value: str) -> bool:
     """Tell whether a value reads as words: its runs of one letter case are long."""
-    runs = _compiled(_RUN).findall(value)
+    runs = _compile(_RUN).findall(value)
     ratio = len(runs) / max(1, sum(map(len, runs)))
     return ratio < 0.25 or (ratio < 0.36 and sum(map(str.isdigit, runs)) < 3)
 
@@ -218,7 +218,7 @@ def _is_high_entropy(run: str) -> bool:
         return False
     # A path or a hyphenated name has many joints, or joints and a word.
     joints = sum(map(token.count, "/_-"))
-    longest = max(map(len, _compiled(_RUN).findall(token)), default=0)
+    longest = max(map(len, _compile(_RUN).findall(token)), default=0)
     if joints * 7 >= len(token) or (joints >= 2 and longest >= 8):
         return False
     classes = (str.islower, str.isupper, str.isdigit)
@@ -265,7 +265,7 @@ class Rule(NamedTuple):
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII)
 
 
@@ -316,7 +316,7 @@ class _Scan:
         return sorted(self.spans)
 
     def _apply(self, rule: Rule, lower: str) -> None:
-        for match in _compiled(rule.pattern).finditer(self.text):
+        for match in _compile(rule.pattern).finditer(self.text):
             start, end = match.span(match.lastindex or 0)
             if not rule.kind:
                 self.taken[start:end] = b"\x01" * (end - start)
@@ -335,7 +335,7 @@ class _Scan:
             return  # a number of JSON, in whose place a marker would be no value
         slash = self.text.rfind("\\", max(0, start - 5), start)
         if slash >= 0:  # a JSON escape stays whole
-            escape = _compiled(r"(?s)\\(?:u[0-9a-fA-F]{4}|.)").match(self.text, slash)
+            escape = _compile(r"(?s)\\(?:u[0-9a-fA-F]{4}|.)").match(self.text, slash)
             start = max(start, escape.end()) if escape else start
         if start < end and self.taken.find(1, start, end) < 0:
             self.taken[start:end] = b"\x01" * (end - start)
@@ -371,5 +371,5 @@ class _Scan:
 def _is_heading(cells: list[str]) -> bool:
     """Tell the first line of a CSV file: nothing but names."""
     return len(cells) > 1 and all(
-        _compiled(r'[\w-]{1,40}|"[\w -]{1,40}"').fullmatch(cell.rstrip("\r")) for cell in cells
+        _compile(r'[\w-]{1,40}|"[\w -]{1,40}"').fullmatch(cell.rstrip("\r")) for cell in cells
     )
