@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest import mock
 
@@ -138,6 +137,9 @@ BLOCKS: dict[str, Block] = {
                    "There is no such file; use-postgres"),
     "in force": (lambda _: None, lambda s: s.create(), ("CREATE_ERROR", *STATUS),
                  "Update that one, or use --force."),
+    "just retired": (lambda s: s.write("delete", REF), lambda s: s.create(REF, "--force"),
+                     ("ANTI_RESURRECTION_ERROR", "target", "retired_at", "fix"),
+                     "This file was retired less than 24 hours ago."),
     "immutable": (lambda _: None,
                   lambda s: s.write("update", REF, given={**draft(), "category": "runbook"}),
                   ("MERGE_ERROR", "field", "rule", "old", "new", "fix"),
@@ -232,32 +234,6 @@ def test_a_person_who_saves_between_read_and_write_wins(store: Store) -> None:
         said = refused(store.write("update", REF, given=changed(decision="MySQL")), *OCC)
     assert said["current_hash"] == hashlib.sha256(theirs).hexdigest() != said["expected_hash"]
     assert store.path(REF).read_bytes() == theirs
-
-
-@pytest.mark.parametrize("hours, is_free", [(23, False), (25, True)])
-def test_what_was_just_retired_does_not_rise_as_new(
-    store: Store, hours: int, is_free: bool
-) -> None:
-    store.create()
-    store.write("delete", REF)
-    earlier = (datetime.now(UTC) - timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    store.age(REF, "retired_at", earlier)
-    ran = store.create(REF, "--force")
-    if is_free:
-        assert store.answer(ran)["status"] == "created"
-        assert "retired_at" not in store.record(REF)
-    else:
-        said = refused(ran, "ANTI_RESURRECTION_ERROR", "target", "retired_at", "fix")
-        assert said["retired_at"] == earlier
-    store.index_agrees()
-
-
-def test_force_creates_over_what_is_there(store: Store) -> None:
-    store.create()
-    ran = store.create(REF, "--force", given=draft(title="Use MySQL"))
-    assert store.answer(ran)["title"] == "Use MySQL"
-    assert not store.is_json or len(store.entries()) == 1
-    store.index_agrees()
 
 
 def test_secrets_are_replaced_in_record_and_reason(store: Store) -> None:
@@ -548,15 +524,6 @@ def test_a_record_from_a_pipe_that_comes_too_late_is_kept(store: Store) -> None:
     assert store.files() == before
     words_back = ("restore", "--trash", kept.name, "--id", "late", "--bank", str(store.root))
     assert call(*words_back).code == 0
-
-
-def test_only_a_draft_that_became_a_record_is_deleted(claude: Store, place: Path) -> None:
-    source = place / "draft.json"
-    source.write_text(json.dumps(draft()), encoding="utf-8")
-    claude.create()
-    for action in ("delete", "archive", "restore", "create"):
-        put_in(claude, source, action)
-        assert source.exists(), action
 
 
 # index and candidate

@@ -268,18 +268,6 @@ CONFIG: Record = {
     },
     "auto_commit": False,
     "max_memories_per_category": 100,
-    "retrieval": {"enabled": True, "max_inject": 5, "match_strategy": "title_tags"},
-    "triage": {
-        "enabled": True,
-        "max_messages": 50,
-        "thresholds": {"decision": 0.4, "session_summary": 0.6},
-        "parallel": {
-            "enabled": True,
-            "category_models": {"decision": "sonnet"},
-            "verification_model": "sonnet",
-            "default_model": "haiku",
-        },
-    },
     "delete": {"grace_period_days": 30, "archive_retired": True},
 }
 CONFIG["categories"]["session_summary"] |= {"retention_days": 90, "max_retained": 5}
@@ -373,20 +361,6 @@ def test_their_store_is_read_as_it_is(theirs: Path) -> None:
     assert _bytes(theirs) == before
 
 
-def test_steps_already_taken_leave_every_byte(theirs: Path) -> None:
-    before = _bytes(theirs)
-    write = ("record", "write", "--target")
-    for name, action in (
-        ("decisions/gone", "delete"),
-        ("runbooks/shelved", "archive"),
-        ("decisions/kept", "restore"),
-    ):
-        told = json.loads(done(*write, f".claude/memory/{name}.json", "--action", action))
-        assert told["status"].startswith("already_")
-    assert done("gc", "--dry-run")
-    assert _bytes(theirs) == before
-
-
 @pytest.mark.parametrize("indent", [2, 4, None])
 def test_an_update_of_one_field_leaves_every_other_line(theirs: Path, indent: int | None) -> None:
     path = theirs / "decisions/kept.json"
@@ -411,18 +385,3 @@ def test_an_update_of_one_field_leaves_every_other_line(theirs: Path, indent: in
     record = json.loads(after[name])
     assert (record["times_updated"], len(record["changes"])) == (2, 3)
     assert list(record) == list(_made("decision", "kept", "x"))
-
-
-def test_their_tool_and_ours_agree_on_the_index_after_each_step(theirs: Path) -> None:
-    write = ("record", "write", "--target")
-    for name, action in (
-        ("decisions/gone", "restore"),
-        ("decisions/kept", "delete"),
-        ("runbooks/shelved", "unarchive"),
-        ("runbooks/kept", "archive"),
-    ):
-        done(*write, f".claude/memory/{name}.json", "--action", action)
-        index = (theirs / "index.md").read_text(encoding="utf-8")
-        done("record", "index", "--rebuild")
-        assert (theirs / "index.md").read_text(encoding="utf-8") == index
-        assert done("record", "index", "--validate").startswith("Index is valid. ")
