@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import retain
 from retain.app import App
 from retain.memory import Answer, Degraded, Hit, Linked
 from retain.search.brief import Brief, handle, pack
@@ -18,13 +16,6 @@ from retain.text.sanitize import strip_invisible
 from retain.text.sizes import tokens
 
 FENCE = re.compile(r"<\s*/?\s*recalled-memories", re.IGNORECASE)
-
-
-@pytest.fixture
-def memory(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
-    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
-    with retain.open("bank", background=False) as opened:
-        yield opened
 
 
 def hit(text: str, name: str = "note", **fields: object) -> Hit:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,9 +41,8 @@ UNRELATED = {
 
 
 @pytest.fixture
-def memory(home: Path) -> Iterator[App]:
-    with retain.open("bank", background=False) as opened:
-        yield opened
+def memory(thinking: App) -> App:
+    return thinking
 
 
 def fill(memory: App) -> None:

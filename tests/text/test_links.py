@@ -87,17 +87,9 @@ def test_brackets_without_a_target_on_one_line_are_no_link(body: str) -> None:
 @pytest.mark.parametrize(
     "body,target",
     [
-        *[
-            ("[[a [[b]]", "b"), ("[[[b]]]", "b"), ("x]] [[b]]", "b"), ("![[b]]", "b"),
-            ("[[b]]]]", "b"),
-        ],
-        *[("[[app/[id]]]", "app/[id]"), ("[[app/[id]/p.ts]]", "app/[id]/p.ts")],
-        *[("[[a]b]]", "a]b"), ("[[ a b ]]", "a b"), ("[[a\x0cb]]", "a\x0cb"), ("[[字]]", "字")],
-        *[
-            ("[[src\\auth.py]]", "src\\auth.py"),
-            ("| [[b\\|c]] |", "b"),
-            ("[[" + "x" * 500 + "]]", "x" * 500),
-        ],
+        ("[[a [[b]]", "b"), ("[[[b]]]", "b"), ("x]] [[b]]", "b"), ("![[b]]", "b"), ("[[b]]]]", "b"),
+        ("[[app/[id]]]", "app/[id]"), ("[[app/[id]/p.ts]]", "app/[id]/p.ts"), ("[[a]b]]", "a]b"),
+        ("[[ a b ]]", "a b"), ("[[字]]", "字"), ("| [[b\\|c]] |", "b"),
     ],
 )  # fmt: skip
 def test_the_innermost_brackets_hold_the_target(body: str, target: str) -> None:
@@ -142,20 +134,9 @@ def test_a_target_says_what_it_is(text: str, target: str, kind: str) -> None:
 @pytest.mark.parametrize(
     "target,expected",
     [
-        *[
-            ("./src/a.py", "src/a.py"), (" a ", "a"), ("a//b", "a/b"), ("a/./b", "a/b"),
-            ("././a", "a"),
-        ],
-        *[
-            ("a/../b", "b"), ("a/b/../../c", "c"), ("a/b/", "a/b"), ("/etc//x", "/etc/x"),
-            ("/", "/"),
-        ],
-        *[("../a", "../a"), ("a/../../b", "a/../../b"), ("./../a", "./../a")],
-        *[
-            ("a/..", "."), ("./", "."), (".", "."), ("", ""), ("a\\..\\b", "a\\..\\b"),
-            ("~/a", "~/a"),
-        ],
-        *[("https://a.test//b/../c", "https://a.test//b/../c"), ("...", "..."), ("a/...", "a/...")],
+        ("./src/a.py", "src/a.py"), (" a ", "a"), ("a//b", "a/b"), ("a/b/../../c", "c"),
+        ("/etc//x", "/etc/x"), ("../a", "../a"), ("a/../../b", "a/../../b"), ("a/..", "."),
+        ("a\\..\\b", "a\\..\\b"), ("https://a.test//b/../c", "https://a.test//b/../c"),
     ],
 )  # fmt: skip
 def test_a_path_has_one_normal_form(target: str, expected: str) -> None:
