@@ -139,8 +139,8 @@ def _categories() -> str:
             "|---|---|---|",
             *rows,
             "",
-            "A schema is a JSON Schema of draft 2020-12 that refers only to itself, without",
-            "`patternProperties`, `$dynamicRef` and patterns that look around.",
+            "A schema may have [some keywords](typed.md#categories-of-your-own) only,",
+            "since it may be a stranger's.",
             "",
             "",
         ]
