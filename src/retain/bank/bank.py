@@ -21,14 +21,7 @@ from retain.bank.files import (
 )
 from retain.bank.listing import Entry, Listing, Stamp
 from retain.bank.markdown import edit_file, parse_file
-from retain.errors import (
-    BadName,
-    Conflict,
-    LimitExceeded,
-    NotFound,
-    RetainError,
-    UsageError,
-)
+from retain.errors import BadName, Conflict, LimitExceeded, NotFound, RetainError, UsageError
 from retain.locate import BankLocation
 from retain.memory import (
     KINDS,
@@ -189,11 +182,7 @@ class Bank:
         entry, gone = Entry(collection, name), (NotFound, FileNotFoundError)
         if "/" in name or not name.endswith(SUFFIXES):
             return None
-        with (
-            contextlib.suppress(*gone),
-            self._open() as root,
-            root.child(collection) as folder,
-        ):
+        with contextlib.suppress(*gone), self._open() as root, root.child(collection) as folder:
             if written is None:
                 return self.read(folder, entry)
             facts = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
@@ -284,12 +273,11 @@ class Bank:
             self.folder(transaction.root, collection) as (spelt, folder),
         ):
             listing.refuse_reserved(self.kind, spelt, name + suffix)
-            if taken := listing.match_entry(folder, spelt, self.kind, name):
-                memory = self.read(folder, taken)[0]
-                yield LockedMemory(self, transaction, folder, memory)
-            else:
-                memory = self.parse(folder.path, Entry(spelt, name + suffix), b"")
-                yield LockedMemory(self, transaction, folder, memory, is_new=True)
+            for taken in listing.match_entries(transaction.root, self.kind, spelt, name):
+                yield LockedMemory(self, transaction, folder, self.read(folder, taken)[0])
+                return
+            memory = self.parse(folder.path, Entry(spelt, name + suffix), b"")
+            yield LockedMemory(self, transaction, folder, memory, is_new=True)
 
     def create(self, collection: str, name: str, data: bytes, *, suffix: str = ".md") -> Written:
         """Store a new memory; a name already taken, in any spelling, is a Conflict."""
@@ -588,9 +576,9 @@ class LockedMemory(NamedTuple):
             entry = Entry(spelt, new + os.path.splitext(old.name)[1])
             if entry == old:
                 return Written(self.memory, "unchanged")
-            taken = listing.match_entry(there, spelt, bank.kind, new)
-            if taken and taken != old:
-                raise taken_error(os.path.join(there.path, taken.name))
+            for taken in listing.match_entries(transaction.root, bank.kind, spelt, new):
+                if taken != old:
+                    raise taken_error(os.path.join(there.path, taken.name))
             listing.refuse_reserved(bank.kind, spelt, f"{new}.md")
             places = ((old.collection, old.id), (spelt, new))
             with contextlib.ExitStack() as undo:

@@ -19,15 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from retain.errors import (
-    Busy,
-    Conflict,
-    LimitExceeded,
-    NotFound,
-    NotSaved,
-    RetainError,
-    Unsafe,
-)
+from retain.errors import Busy, Conflict, LimitExceeded, NotFound, NotSaved, RetainError, Unsafe
 from retain.locate import make_private_directory, open_directory
 
 LOCK_SECONDS: Final = 10.0

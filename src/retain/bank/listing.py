@@ -141,37 +141,29 @@ def list_stamps(folder: Directory) -> Listing:
     return Listing(names, stamps)
 
 
-def match_entry(folder: Directory, collection: str, kind: Kind, wanted: str) -> Entry | None:
-    """The memory of that name in a directory, the exact one or another spelling."""
-    return _match_name(folder, collection, kind, wanted) or _match_key(
-        folder, collection, kind, wanted
-    )
-
-
-def _match_name(folder: Directory, collection: str, kind: Kind, wanted: str) -> Entry | None:
-    for suffix in SUFFIXES:
-        name = wanted + suffix
-        if folder.has(name) and (collection or not kind.keeps(name)):
-            return Entry(collection, name)
-    return None
-
-
-def _match_key(folder: Directory, collection: str, kind: Kind, wanted: str) -> Entry | None:
-    entries = list_entries(folder, collection, kind, [])
-    return next((entry for entry in entries if key(entry.id) == key(wanted)), None)
-
-
 def match_entries(root: Directory, kind: Kind, collection: str | None, wanted: str) -> list[Entry]:
     """The memories of that name, in one collection or in all; other spellings if there is none."""
-    matches: list[Entry] = []
+    names = list_collections(root, kind, [])
+    names = [name for name in names if collection is None or key(name) == key(collection)]
     for match in (_match_name, _match_key):  # the first lists no files
-        for name in list_collections(root, kind, []) if not matches else ():
-            if collection is None or key(name) == key(collection):
-                # One that cannot be read must not hide the others.
-                with contextlib.suppress(RetainError), root.child(name) as folder:
-                    if entry := match(folder, name, kind, wanted):
-                        matches.append(entry)
-    return matches
+        matches: list[Entry] = []
+        for name in names:
+            # One that cannot be read must not hide the others.
+            with contextlib.suppress(RetainError), root.child(name) as folder:
+                matches += match(folder, name, kind, wanted)
+        if matches:
+            return matches
+    return []
+
+
+def _match_name(folder: Directory, collection: str, kind: Kind, wanted: str) -> list[Entry]:
+    files = [wanted + suffix for suffix in SUFFIXES if folder.has(wanted + suffix)]
+    return [Entry(collection, name) for name in files if collection or not kind.keeps(name)][:1]
+
+
+def _match_key(folder: Directory, collection: str, kind: Kind, wanted: str) -> list[Entry]:
+    entries = list_entries(folder, collection, kind, [])
+    return [entry for entry in entries if key(entry.id) == key(wanted)]
 
 
 def match_one(root: Directory, kind: Kind, collection: str | None, wanted: str) -> Entry:
