@@ -123,7 +123,7 @@ def test_what_has_no_hash_was_there_all_the_same(plain: Path) -> None:
     os.utime(plain / "src" / "big.bin", (BEGIN, BEGIN))
     targets = ("src", "src/", "src/big.bin")
     for target in targets:
-        assert Project(str(plain)).fingerprint_at(target, WRITTEN) == freshness.THERE
+        assert Project(str(plain)).fingerprint(target, WRITTEN) == freshness.THERE
         assert state(plain, target, seen=freshness.THERE) == "fresh"
     shutil.rmtree(plain / "src")
     assert {state(plain, target, seen=freshness.THERE) for target in targets} == {"gone"}
@@ -159,8 +159,8 @@ def test_what_was_never_meant_as_a_file_is_unknown(plain: Path, project: Path, t
 @pytest.mark.parametrize(
     "target",
     [
-        "/etc/passwd", "../secret.py", "src/../../secret.py", "src/../src/auth.py", "~/secret.py",
-        "~root/x.py", "src//auth.py", "//etc/passwd", ".git/config", "src/.GIT/config",
+        "/etc/passwd", "../secret.py", "src/../../secret.py", "~/secret.py",
+        "~root/x.py", "//etc/passwd", ".git/config", "src/.GIT/config",
         "src/auth.py\0", "\0", "\ud800.py", "out/secret.py", "out.py", "src/out.py", "loop/x.py",
         "loop", "file:///etc/passwd",
     ],
@@ -235,7 +235,7 @@ def test_line_ends_that_git_converts_are_no_change(project: Path) -> None:
     (project / "src" / "auth.py").unlink()
     run_git(project, "checkout", "-q", "--", "src/auth.py")
     assert b"\r\n" in (project / "src" / "auth.py").read_bytes()
-    seen = Project(str(project)).fingerprint_at("src/auth.py", WRITTEN)
+    seen = Project(str(project)).fingerprint("src/auth.py", WRITTEN)
     assert state(project, seen=seen) == state(project) == "fresh"
 
 
@@ -286,9 +286,9 @@ def test_a_fingerprint_spares_git(project: Path, asked: list[str]) -> None:
     commit(project, LATER)
     now = Project(str(project)).fingerprint("src/auth.py")
     whole = Project(str(project))
-    assert whole.fingerprint_at("src/auth.py#L1", WRITTEN) == then
-    assert whole.fingerprint_at("src/auth.py", LATER) == now
-    assert whole.fingerprint_at("new.py", WRITTEN) == then  # as it was committed first
+    assert whole.fingerprint("src/auth.py#L1", WRITTEN) == then
+    assert whole.fingerprint("src/auth.py", LATER) == now
+    assert whole.fingerprint("new.py", WRITTEN) == then  # as it was committed first
     asked.clear()
     assert state(project, seen=then) == "changed"
     assert state(project, seen=now) == "fresh"

@@ -26,7 +26,7 @@ VERSION: Final = 6  # goes up with every change of the tables: an index of anoth
 BANK_NOTE: Final = "bank"  # the file that names the bank an index is of
 WAIT_SECONDS: Final = 10.0
 _CLOSE_WAIT: Final = 0.2
-_CHECKPOINT_WAIT: Final = 0.5
+_CHECKPOINT_WAIT: Final = 500  # milliseconds
 _SCHEMA: Final = os.path.join(os.path.dirname(__file__), "schema.sql")
 _NETWORK_NOTE: Final = "the index is on a network file system: it uses a safe journal"
 # What every connection has, asserted by reading it back.
@@ -83,36 +83,31 @@ class Database:
         self._process = os.getpid()
         self.lock = threading.RLock()
         self._rebuilds: list[str] = []
-        self.lasting: list[str] = []  # what makes every answer worse
+        self.limitations: list[str] = []  # what makes every answer worse
         self.is_temporary = False
 
     @property
     def notes(self) -> list[str]:
         """What a person should know about this index."""
-        return [*self._rebuilds, *self.lasting]
+        return [*self._rebuilds, *self.limitations]
 
     def reading(self, generation: int = 0) -> AbstractContextManager[sqlite3.Connection]:
         """The index as it is at one moment; Replaced when it is of another generation."""
-        return self._transaction("BEGIN", generation, WAIT_SECONDS)
+        return self._transaction("BEGIN", generation)
 
-    def writing(
-        self, generation: int = 0, *, wait: float | None = None
-    ) -> AbstractContextManager[sqlite3.Connection]:
-        """A transaction that may change the index; Busy when others have it for `wait` seconds."""
-        seconds = WAIT_SECONDS if wait is None else wait
-        return self._transaction("BEGIN IMMEDIATE", generation, seconds)
+    def writing(self, generation: int = 0) -> AbstractContextManager[sqlite3.Connection]:
+        """A transaction that may change the index; Busy when others have it for too long."""
+        return self._transaction("BEGIN IMMEDIATE", generation)
 
     @contextlib.contextmanager
-    def _transaction(
-        self, begin: str, generation: int, seconds: float
-    ) -> Iterator[sqlite3.Connection]:
-        with self.lock, _explain_errors(self.path, seconds):
+    def _transaction(self, begin: str, generation: int) -> Iterator[sqlite3.Connection]:
+        with self.lock, _explain_errors(self.path):
             connection = self._connect()
             if generation and generation != self.generation:
                 raise Replaced(
                     f"the index {self.path} is replaced over and over by another process"
                 )
-            _execute_within(connection, begin, seconds)
+            connection.execute(begin)
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -122,10 +117,12 @@ class Database:
 
     def checkpoint(self) -> None:
         """Bring everything into the main file and leave nothing in the log beside it."""
-        with self.lock, _explain_errors(self.path, _CHECKPOINT_WAIT):
+        with self.lock, _explain_errors(self.path):
+            connection = self._connect()
             # Whoever reads just now keeps the log; the last to close the file removes it.
-            statement = "PRAGMA wal_checkpoint(TRUNCATE)"
-            _execute_within(self._connect(), statement, _CHECKPOINT_WAIT)
+            connection.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_WAIT}")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            connection.execute(f"PRAGMA busy_timeout = {int(WAIT_SECONDS * 1000)}")
 
     def is_new(self, generation: int) -> bool:
         """Whether the file is another one than that of a generation, or not there at all."""
@@ -157,7 +154,7 @@ class Database:
             # The disk refuses to be written to.
             self.is_temporary = True
             self.generation += 1
-            self.lasting = [f"the index is kept in memory only: {self.directory}: {error}"]
+            self.limitations = [f"the index is kept in memory only: {self.directory}: {error}"]
             self._connection = _new_connection(":memory:")
             _configure(self._connection, "memory")
             _create_tables(self._connection)
@@ -206,7 +203,7 @@ class Database:
             os.unlink(self._stamp_path)
         self._inode = _inode(self.path)
         self.generation += 1
-        self.lasting = [_NETWORK_NOTE] if is_remote else []
+        self.limitations = [_NETWORK_NOTE] if is_remote else []
         return None
 
     def _was_changed(self) -> bool:
@@ -248,7 +245,11 @@ class Database:
                     with _locked(self.directory, _CLOSE_WAIT):
                         is_there = _inode(self.path) == self._inode
                         self._drop()
-                        if is_there and not self.lasting and not os.path.exists(f"{self.path}-wal"):
+                        if (
+                            is_there
+                            and not self.limitations
+                            and not os.path.exists(f"{self.path}-wal")
+                        ):
                             write_private(self._stamp_path, _stamp(self.path))
             except (OSError, Busy):
                 pass  # the directory is gone, or others are opening: the next one sees no stamp
@@ -306,15 +307,6 @@ def _configure(connection: sqlite3.Connection, journal: str) -> None:
             raise RetainError(f"SQLite's {name} is {actual}, not {value}, as it should be")
 
 
-def _execute_within(connection: sqlite3.Connection, statement: str, seconds: float) -> None:
-    """Execute a statement that waits for others for so many seconds."""
-    connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
-    try:
-        connection.execute(statement).fetchall()
-    finally:
-        connection.execute(f"PRAGMA busy_timeout = {int(WAIT_SECONDS * 1000)}")
-
-
 def _error_code(error: BaseException) -> int:
     """SQLite's code for what went wrong, without the detail."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
@@ -326,7 +318,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def _explain_errors(path: str, seconds: float) -> Iterator[None]:
+def _explain_errors(path: str) -> Iterator[None]:
     """Say what SQLite's refusals mean."""
     try:
         yield
@@ -335,7 +327,7 @@ def _explain_errors(path: str, seconds: float) -> Iterator[None]:
             raise Damaged(f"the index {path} is damaged: {error}") from error
         if _error_code(error) in _BUSY:
             raise Busy(
-                f"another process has held the index {path} for {seconds:g} seconds",
+                f"another process has held the index {path} for {WAIT_SECONDS:g} seconds",
                 hint="Try again; the memories themselves are as they were.",
             ) from error
         raise RetainError(

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 LARGEST_FILE: Final = 5_000_000  # bytes read to take a fingerprint
 FINGERPRINT: Final = 20  # hex digits
 THERE: Final = "there"  # in place of one, for a folder and for what is too large to be read
-_LONGEST_TARGET: Final = 4096
 _MOST_COMMITS: Final = 3000  # read from git's log
 
 _LINE: Final = re.compile(r"(?:#[^/]*|(?::[0-9]+(?:[-:,][0-9]+)*))$")
@@ -100,7 +99,7 @@ class Project:
         # Tell `src/auth.py` from `TCP/IP` and an idea, for which nobody needs to ask git.
         top, slash, _ = path.partition("/")
         is_path = target.endswith("/") or _ENDING.search(path) or (slash and self.has(top))
-        if not was_seen and (":" in top or not is_path):
+        if ":" in top or not (was_seen or is_path):
             return Freshness("")
         history = self._history
         now_at = history.follow(path) if history else path
@@ -111,25 +110,24 @@ class Project:
         is_planned = was_there is False and "/" in target
         return Freshness("gone" if was_there else "planned" if is_planned else "")
 
-    def fingerprint(self, target: str) -> str:
-        """A short hash of a linked file's content now; empty where there is nothing."""
-        place = self._find(target)
-        if place is None or place.status is None:
-            return ""
-        blobs = self._blobs_at(place)
-        return blobs[0][:FINGERPRINT] if blobs else THERE
+    def fingerprint(self, target: str, written_at: float | None = None) -> str:
+        """A short hash of a linked file's content; empty where there is nothing.
 
-    def fingerprint_at(self, target: str, written_at: float) -> str:
-        """The fingerprint a linked file had when a memory was written, if the past is known.
-
-        For memories that come from elsewhere: asked for once, it spares every search git.
+        As it is now, or was when a memory from elsewhere was written, if the past is known: asked
+        for once, it spares every search git.
         """
         place = self._find(target)
         if place is None:
             return ""
-        if place.status and not _is_after(place.status.st_mtime, written_at):
-            return self.fingerprint(target)
-        blob = self._history.blob_at(place.path, written_at) if self._history else None
+        is_now = place.status and (
+            written_at is None or not _is_after(place.status.st_mtime, written_at)
+        )
+        if is_now:
+            blob = next(iter(self._blobs_at(place)), None)
+        elif written_at is not None and self._history:
+            blob = self._history.blob_at(place.path, written_at)
+        else:
+            blob = None
         return blob[:FINGERPRINT] if blob else THERE if place.status else ""
 
     def targets_of(self, path: str, cwd: str) -> list[str]:
@@ -168,18 +166,18 @@ class Project:
 
     def _resolve(self, target: str) -> _Place | None:
         """A path below the root with every link resolved, None for what leads elsewhere."""
-        steps = _steps(target)
         try:
-            real = os.path.realpath(os.path.join(self.root, *steps))
-            path = real.removeprefix(os.path.join(self.root, ""))
+            real = os.path.realpath(os.path.join(self.root, target))
             status = os.lstat(real)
         except (FileNotFoundError, NotADirectoryError):
             status = None
         except (OSError, ValueError):
             return None
-        # What is outside keeps its slash in front; what is still a link leads to itself.
-        is_refused = not steps or not _steps(path) or (status and stat.S_ISLNK(status.st_mode))
-        return None if is_refused else _Place(path, status)
+        path = os.path.relpath(real, self.root)
+        is_refused = path == "." or _leaves(path) or ".git" in path.lower().split("/")
+        # What is still a link leads to itself.
+        is_loop = status is not None and stat.S_ISLNK(status.st_mode)
+        return None if is_refused or is_loop or target[:1] == "~" else _Place(path, status)
 
     def _blobs_at(self, place: _Place) -> list[str]:
         """Git's names for a file's content, as it is and with the line ends git would store."""
@@ -300,15 +298,6 @@ def _is_after(moment: float, written_at: float) -> bool:
 
 def _leaves(path: str) -> bool:
     return path == ".." or path.startswith("../")
-
-
-def _steps(target: str) -> list[str]:
-    """A target as names below the project's root, none for what leads elsewhere."""
-    if len(target) > _LONGEST_TARGET or target.startswith(("/", "~")):
-        return []
-    steps = [step for step in target.removesuffix("/").split("/") if step != "."]
-    is_refused = any(step in ("", "..") or step.lower() == ".git" for step in steps)
-    return [] if is_refused else steps
 
 
 def _blob(data: bytes) -> str:

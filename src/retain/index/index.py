@@ -142,14 +142,13 @@ class Index:
     @property
     def shortfalls(self) -> tuple[str, ...]:
         """What makes every answer from this bank worse, in words."""
-        lasting = (*self.database.lasting, *filter(None, (self._unclear,)))
-        if not self.held:
-            return lasting
-        held = (
-            f"{self.held} memories are missing from disk at once and are left out; "
-            "`retain sync --force` forgets them"
-        )
-        return (*lasting, held)
+        notes = [*self.database.limitations, self._unclear]
+        if self.held:
+            notes.append(
+                f"{self.held} memories are missing from disk at once and are left out; "
+                "`retain sync --force` forgets them"
+            )
+        return tuple(filter(None, notes))
 
     def owns(self, item: Hit | Memory) -> bool:
         """Whether a hit or a memory is from this bank."""

@@ -215,9 +215,7 @@ class Sync:
         """What a linked file said when the memory was written."""
         if link.kind != "ghost" or self._project is None:
             return ""
-        if self._written:
-            return self._project.fingerprint(link.target)
-        return self._project.fingerprint_at(link.target, written)
+        return self._project.fingerprint(link.target, None if self._written else written)
 
 
 def _is_text(name: str) -> bool:
