@@ -153,13 +153,16 @@ def _act(args: Args) -> Output:
 
 def _change(app: App, memory: Memory, record: dict[str, object], args: Args) -> Outcome:
     """Update a record, or take a step with it."""
-    if args.action != "update":
-        action = "retire" if args.action == "delete" else args.action
-        return app.records.step(action, memory, args.reason)
+    action = "retire" if args.action == "delete" else args.action
     try:
+        if action != "update":
+            return app.records.step(action, memory, args.reason)
         return app.records.update(memory, record, expect=args.hash, allow_secret=args.allow_secret)
     except Conflict as error:
-        if args.input == "-":  # what came through a pipe is nowhere else
+        if not error.details:  # someone saved the file meanwhile
+            current = app.bank.find(memory.address).hash
+            error.details = {"expected_hash": memory.hash, "current_hash": current}
+        if action == "update" and args.input == "-":  # what came through a pipe is nowhere else
             text = json.dumps(record, ensure_ascii=False, indent=2)
             aside = app.bank.keep_conflict(memory, text)
             error.hint += f" Your record is in the trash as {aside.name}."

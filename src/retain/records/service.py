@@ -190,7 +190,7 @@ class Records:
     ) -> Outcome:
         """Change a record within the rules; the file's hash, if given, must be the one read."""
         clean, notes, warnings = self._admit(draft, allow_secret=allow_secret)
-        with self._changing(before) as change:
+        with self.bank.lock_memory(before.address) as change:
             memory = change.memory
             old = _load(memory)
             expected = expect.lower().removeprefix("sha256:").removeprefix("md5:")
@@ -268,7 +268,7 @@ class Records:
     def step(self, action: str, before: Memory, reason: str = "") -> Outcome:
         """Retire, archive, unarchive or restore a memory; one that is so already is left alone."""
         clean, warnings = self._redact({"reason": reason})
-        with self._changing(before) as change:
+        with self.bank.lock_memory(before.address) as change:
             memory = change.memory
             old = _load(memory)
             wanted = lifecycle.take_step(old, action, memory.ref, now(), clean["reason"])
@@ -441,20 +441,6 @@ class Records:
         memory_input = MemoryInput(fields=fields, allow_secret=allow_secret)
         admitted, warnings = admit(memory_input, redact_secrets=self._redact_secrets)
         return dict(admitted.fields), [*warnings]
-
-    @contextlib.contextmanager
-    def _changing(self, before: Memory) -> Iterator[LockedMemory]:
-        """Lock a memory; a Conflict says which text was read, and which one is there now."""
-        try:
-            with self.bank.lock_memory(before.address) as change:
-                yield change
-        except Conflict as error:
-            hashes = {
-                "expected_hash": before.hash,
-                "current_hash": self.bank.find(before.address).hash,
-            }
-            error.details = error.details or hashes
-            raise
 
     def _find_enabled(self, category: str, force: bool) -> Category:
         """Return a category that may have new records."""
