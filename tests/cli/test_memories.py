@@ -77,7 +77,7 @@ def test_several_are_deleted_or_none() -> None:
 
 def test_a_memory_moves_to_another_bank(home: Path) -> None:
     done("put - --id a", input="text")
-    assert "What it was is in the trash as: " in done("move a --to global --id mine")
+    assert "What it was is in the trash as: " in call("move a --to global --id mine").err
     assert content("mine") == "text"
     assert done("list --quiet --local") == ""
     assert done("list --quiet --global") == "memories/mine\n"

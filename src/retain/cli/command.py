@@ -184,6 +184,9 @@ SHARED: Final[dict[str, Argument]] = {
     "ID": memory_arg(),
     "ID or handle": memory_arg("id, collection/id or handle (m:4f2a)"),
     "--collection": arg("--collection NAME", "the collection it is in"),
+    "--filter": repeated(
+        "--filter EXPR", "key=a,b (either), key!=v, key>=v, key<=v, key~text; several must all hold"
+    ),
     "--type": arg("--type", "only this type", default=""),
     "--tags": arg("--tags A,B", "only with any of these tags", default=""),
     "--allow-secret": flag("--allow-secret", "store what looks like a secret as it is"),
@@ -268,6 +271,10 @@ class Args(argparse.Namespace):
     json = False  # also by --format json
     quiet = False
     format = ""
+
+    def pick(self, names: str) -> dict[str, Any]:
+        """Some of its arguments, by name."""
+        return {name: getattr(self, name) for name in names.split()}
 
     @property
     def names_bank(self) -> bool:

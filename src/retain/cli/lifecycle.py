@@ -156,9 +156,7 @@ def _changes(app: App, ref: str | None, since: str, limit: int) -> Output:
     "new",
     arg("category CATEGORY", "decision, runbook, constraint ..."),
     arg("--title", "a line that says it; else from the fields", default=""),
-    repeated(
-        "--field NAME=VALUE", "a field of the category; a list's once for each item, or as JSON"
-    ),
+    repeated("--field NAME=VALUE", "a field; for a list, once for each item, or as JSON"),
     arg("--id", "its id; else made from the title", default=""),
     arg("--tags A,B", "tags, with commas", default=""),
     repeated("--file PATH", "a file of the project it is about; may be repeated", dest="files"),
@@ -193,8 +191,7 @@ def _new(app: App, args: Args, category: str, field: list[str]) -> Output:
     if not field and sys.stdin.isatty():
         title = title or ask("Title (empty: from the fields):")
         content = forms.ask_fields(form, ask)
-    names = ("id", "force", "allow_secret", "tags", "files", "confidence")
-    options = {name: getattr(args, name) for name in names}
+    options = args.pick("id force allow_secret tags files confidence")
     return outcome_output(app.record(category, content, title=title, **options))
 
 

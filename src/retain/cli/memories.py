@@ -8,11 +8,11 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from retain.app import App
-from retain.app.memories import SORTS, Fields
-from retain.cli.command import Args, Output, arg, command, either, flag, repeated, same_bank
+from retain.app.memories import SORTS
+from retain.cli.command import Args, Output, arg, command, either, flag, same_bank
 from retain.cli.render import Table
 from retain.errors import LimitExceeded, NotFound, RetainError, UsageError
 from retain.memory import FREE_TYPES, STATUSES, Memory, Problem, Version, Written
@@ -31,17 +31,12 @@ _VERBS = {
     "unchanged": "Unchanged",
 }
 _TEXT = arg(
-    "words FILE",
-    "a file with the text, or the text itself; - or nothing for stdin",
-    nargs="*",
-    default=[],
+    "words FILE", "a file, or the text itself; nothing or - for stdin", nargs="*", default=[]
 )
 
 
-def written_output(
-    written: Written, note: str = "", more: Mapping[str, str] | None = None
-) -> Output:
-    """The answer of every change; `more` are further facts about it."""
+def written_output(written: Written, note: str = "") -> Output:
+    """The answer of every change."""
     memory = written.memory
     facts = {
         _VERBS[written.status]: memory.id,
@@ -49,7 +44,6 @@ def written_output(
         "File": memory.path,
         "Previous text kept as": written.kept,
         "Committed": written.commit[:10],
-        **(more or {}),
     }
     return Output(written, facts, quiet=[memory.ref], messages=[note], warnings=written.warnings)
 
@@ -78,11 +72,8 @@ def _put(app: App, args: Args) -> Output:
       retain put notes.md --type fact --context "From profiling" --metadata '{"priority": "high"}'
     """
     text, note = _read_words(app, args.words)
-    fields = parse_fields(args)
-    fields["created_by"] = args.created_by
-    written = app.put(
-        text, id=args.id or "", collection=args.collection, replace=args.replace, **fields
-    )
+    options = {**args.pick("collection replace created_by"), **parse_fields(args)}
+    written = app.put(text, id=args.id or "", **options)
     similar: Sequence[Alike] = []
     if written.status != "unchanged" and (args.json or not args.quiet):
         with contextlib.suppress(RetainError):  # what was stored is stored whatever happens
@@ -100,9 +91,7 @@ def _put(app: App, args: Args) -> Output:
     "get",
     "ID or handle",
     "--collection",
-    arg(
-        "--format context|json|raw", "context: for reading (default); raw: the text, byte for byte"
-    ),
+    arg("--format context|json|raw", "context: for reading (default); raw: the exact text"),
     arg("--version V", "as it was: v2, HEAD~1, a commit", default=""),
     flag("--show-versions", "list its versions as well"),
 )
@@ -192,19 +181,13 @@ def versions_table(versions: Sequence[Version]) -> Table:
 @command(
     "list",
     arg("--collection NAME", "only this collection"),
-    repeated(
-        "--filter EXPR", "key=a,b (either), key!=v, key>=v, key<=v, key~text; several must all hold"
-    ),
+    "--filter",
     "--tags",
     "--type",
-    arg(
-        "--status",
-        "only this status, or all (default: all but retired)",
-        choices=(*STATUSES, "all"),
-    ),
+    arg("--status", "this one, or all (default: all but retired)", choices=(*STATUSES, "all")),
     arg("--sort", "what to sort by", choices=SORTS, default="collection"),
     flag("--reverse", "reverse the order"),
-    arg("--limit N", "the first N only", default=None),
+    arg("--limit N", "the first N only"),
     arg("--format table|json"),
 )
 def _list(app: App, args: Args) -> Output:
@@ -218,15 +201,12 @@ def _list(app: App, args: Args) -> Output:
       retain list --filter 'created_at>=2026-01-01' --filter title~auth --json
     """
     problems: list[Problem] = []
+    tags = [f"tags={','.join(args.tags)}"] if args.tags else []
     memories = app.list(
-        collection=args.collection,
-        filter=[*args.filter, *([f"tags={','.join(args.tags)}"] if args.tags else [])],
-        type=args.type,
+        filter=[*args.filter, *tags],
         status=args.status or "",
-        sort=args.sort,
-        reverse=args.reverse,
-        limit=args.limit,
         problems=problems,
+        **args.pick("collection type sort reverse limit"),
     )
     left_out = sum(not problem.is_minor for problem in problems)
     successors = app.successors(memories)
@@ -288,11 +268,8 @@ def _update(app: App, args: Args) -> Output:
       retain update gpu-patterns --content new.md --expect 3f2a9c01
     """
     text = None if args.content is None else read_memory_text(app, args.content)
-    fields = parse_fields(args)
-    fields["merge_tags"] = args.merge_tags
-    expect = args.expect or ""
-    written = app.update(args.ref, text, collection=args.collection, expect=expect, **fields)
-    return written_output(written)
+    options = {**args.pick("collection merge_tags"), **parse_fields(args)}
+    return written_output(app.update(args.ref, text, expect=args.expect or "", **options))
 
 
 @command(
@@ -316,7 +293,7 @@ def _append(app: App, args: Args) -> Output:
         text, note = _read_words(app, args.words)
     else:
         text, note = read_memory_text(app, args.content), ""
-    options = {"collection": args.collection, "allow_secret": args.allow_secret}
+    options = args.pick("collection allow_secret")
     return written_output(app.append(args.ref, text, expect=args.expect or "", **options), note)
 
 
@@ -348,7 +325,7 @@ def _move(
         if root == app.location.root:
             raise UsageError(f"{ref} is in {root} already", unchanged="Nothing was moved.")
         written, deleted = app.move_over(address, other, to_collection=collection, to_id=new)
-    return written_output(written, "", {"What it was is in the trash as": deleted.trashed.path})
+    return written_output(written, f"What it was is in the trash as: {deleted.trashed.path}")
 
 
 @command(
@@ -393,7 +370,7 @@ def _delete(app: App, args: Args) -> Output:
 _PATH = re.compile(r"\S*/\S*|\S+\.\w{1,8}")
 
 
-def parse_fields(args: Args) -> Fields:
+def parse_fields(args: Args) -> dict[str, Any]:
     """What the options of `put`, `update` and `merge` ask to store beside the text."""
     fields: dict[str, object] = {"title": None} if args.title == "" else {}
     if args.metadata is not None:
@@ -406,13 +383,8 @@ def parse_fields(args: Args) -> Fields:
             raise UsageError("--metadata cannot set the id", hint="`retain move ID --id NEW` does.")
     named = ("status", "category", "context", "project", "priority", "related_to")
     fields |= {name: value for name in named if (value := getattr(args, name)) is not None}
-    return {
-        "title": args.title or "",
-        "type": args.type,
-        "tags": args.tags,
-        "metadata": fields,
-        "allow_secret": args.allow_secret,
-    }
+    title = args.title or ""
+    return {**args.pick("type tags allow_secret"), "title": title, "metadata": fields}
 
 
 def _read_words(app: App, words: Sequence[str]) -> tuple[str, str]:

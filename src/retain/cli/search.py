@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from retain.app import App
-from retain.cli.command import Args, Output, arg, command, either, flag, memory_arg, repeated
+from retain.cli.command import Args, Output, arg, command, either, flag, memory_arg
 from retain.cli.memories import read_text
 from retain.cli.render import Bar, Table
 from retain.errors import BadName, NotFound, RetainError, UsageError
@@ -28,10 +28,7 @@ _Children = dict[str, list[tuple[str, str, bool]]]  # of a node: label, end, dra
     "search",
     arg("words QUERY", "words, or a whole question", nargs="*"),
     arg("--collection NAME", "only in this collection"),
-    repeated(
-        "--filter EXPR",
-        "as in `retain list`: key=a,b, key!=v, key>=v, key~text; several must all hold",
-    ),
+    "--filter",
     "--type",
     "--tags",
     arg("--since WHEN", "7d, 2026-05-08, last week ...", default=""),
@@ -41,10 +38,7 @@ _Children = dict[str, list[tuple[str, str, bool]]]  # of a node: label, end, dra
     arg("--min-score X", "nothing below, from 0 to 1", default=0.0),
     flag("--explain", "say where each score comes from"),
     flag("--full", "whole memories, not excerpts"),
-    arg(
-        "--per memory|chunk",
-        "each memory once, by its best part (default), or every part by itself",
-    ),
+    arg("--per memory|chunk", "each memory once, by its best part (default), or every part"),
     arg("--batch FILE", "a query on each line of a file (- is stdin); a JSON answer on each line"),
 )
 def _search(app: App, args: Args) -> Output:
@@ -67,8 +61,7 @@ def _search(app: App, args: Args) -> Output:
             unchanged="Nothing was searched.",
             hint='retain search "QUERY"; --batch reads its queries from a file, one on each line.',
         )
-    names = ("limit", "per", "collection", "type", "tags", "since", "until", "filter")
-    options = {name: getattr(args, name) for name in (*names, "min_score", "explain")}
+    options = args.pick("limit per collection type tags since until filter min_score explain")
     options["mode"] = "semantic" if args.semantic else "text" if args.text else "hybrid"
     if args.batch is not None:
         answers = (_answer(app, query, args.full, options) for query in _read_lines(args.batch))
