@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from retain.config import Config
+from retain.hooks import Call
 from retain.locate import BankLocation, from_home, project_of
 from retain.text.sanitize import escape_markup, strip_invisible
 from retain.text.sizes import cut, tokens
-
-if TYPE_CHECKING:
-    from retain.config import Config
-    from retain.hooks import Call
 
 MAX_CHARS: Final = 9_000  # hosts cut what is longer than 10,000
 _MAX_TITLE: Final = 120

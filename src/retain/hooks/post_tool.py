@@ -6,19 +6,17 @@ import contextlib
 import itertools
 import os
 import time
-from typing import TYPE_CHECKING
 
 from retain.bank.bank import Bank
 from retain.bank.files import Directory
+from retain.config import Config, rules
 from retain.errors import Conflict, RetainError
 from retain.hooks import Answer, Call
-from retain.memory import KINDS, SUFFIXES, check_collection
+from retain.locate import BankLocation
+from retain.memory import KINDS, SUFFIXES, Memory, check_collection
+from retain.records.codec import is_record, load_record
+from retain.records.schema import check
 from retain.text.sanitize import escape_markup
-
-if TYPE_CHECKING:
-    from retain.config import Config
-    from retain.locate import BankLocation
-    from retain.memory import Memory
 
 
 def answer(call: Call, path: str, place: BankLocation, config: Config) -> Answer:
@@ -76,18 +74,13 @@ def _find_problem(path: str, place: BankLocation, config: Config) -> str:
 
 def _check(memory: Memory, place: BankLocation, config: Config) -> None:
     """Raise for a typed memory that breaks its category's rules, or stands in another's folder."""
-    from retain.config import rules
-    from retain.records.codec import is_record, load_record
-    from retain.records.schema import check
-
     if memory.problem:
         raise RetainError(memory.problem)
     check_collection(memory.collection)
-    bank_rules = rules(config, place.root)
-    category = bank_rules.of_folder(memory.collection)
     if not is_record(memory) and place.kind != "claude":
         return  # a plain memory, maybe beside the typed ones
-    record = load_record(memory)
+    record, bank_rules = load_record(memory), rules(config, place.root)
+    category = bank_rules.of_folder(memory.collection)
     if category is not None and record.get("category") != category.name:
         raise RetainError(
             f"category {record.get('category')!r} does not match the folder {category.folder}"

@@ -9,7 +9,7 @@ import contextlib
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from retain.bank.bank import Bank
 from retain.capture.inbox import Inbox
@@ -18,11 +18,8 @@ from retain.errors import RetainError
 from retain.hooks import Answer, Call
 from retain.hooks.context import Entry, Part, build_context, short_path
 from retain.hooks.session_state import SessionState
-from retain.memory import KINDS, PROFILES
+from retain.memory import KINDS, PROFILES, Memory
 from retain.records.codec import is_record, load_record
-
-if TYPE_CHECKING:
-    from retain.memory import Memory
 
 # Each profile, and how many of its characters are shown.
 _PROFILES: Final = dict(zip(PROFILES, (2_000, 2_000, 1_000), strict=True))

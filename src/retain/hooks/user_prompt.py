@@ -12,12 +12,12 @@ from retain.daemon.client import ask
 from retain.errors import RetainError
 from retain.hooks import Answer, Call
 from retain.hooks.session_state import SessionState
+from retain.locate import BankLocation
 from retain.memory import ENOUGH, FAR_BEHIND, MAX_CAUTIONS
+from retain.memory import Answer as Found
 
 # Search is loaded where no warm process answers, and the context where there is something to show.
 if TYPE_CHECKING:
-    from retain.locate import BankLocation
-    from retain.memory import Answer as Found
     from retain.search.request import SearchRequest
 
 Hit = Mapping[str, Any]  # as `Hit.to_dict` gives it, here or in a warm process
