@@ -108,9 +108,8 @@ def embed_query(index: Index, mode: str, query: ParsedQuery) -> QueryVector:
             vector = index.query_vectors.get(query.embedded)
             if vector is None:
                 vector = embedder.query(query.embedded)
-                index.query_vectors = {
-                    query.embedded: vector
-                }  # who narrows a search down asks it again
+                # Who narrows a search down asks it again.
+                index.query_vectors = {query.embedded: vector}
             return QueryVector(name, vector)
     except RetainError as error:
         return QueryVector(reasons=(error.message,))
