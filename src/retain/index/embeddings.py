@@ -11,7 +11,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from retain.index.database import fact, is_damage, set_fact, write_private
@@ -145,15 +145,16 @@ def make_vectors(
         return 0
     if current != name:
         adopt(database, name)
+    with database.reading() as connection:
+        (total,) = connection.execute("SELECT count(*) FROM pending").fetchone()
     query = (
         "SELECT number, memory, digest, lead, text, skip FROM pending "
         "JOIN chunks ON number = chunk WHERE chunk > ? ORDER BY chunk LIMIT ?"
     )
-    done = last = total = 0
+    done = last = generation = 0
     while not is_stopped():
-        with database.reading() as connection:
-            if progress and not total:
-                (total,) = connection.execute("SELECT count(*) FROM pending").fetchone()
+        with database.reading(generation) as connection:
+            generation = database.generation
             chunks = connection.execute(query, (last, size)).fetchall()
         if not chunks:
             break
@@ -166,32 +167,15 @@ def make_vectors(
             made = embedder.embed([texts[digest] for digest in missing])
             vectors |= zip(missing, map(pack, made), strict=True)
             cache.add(name, {digest: vectors[digest] for digest in missing})
-        if not _store(database, name, [chunk[:3] for chunk in chunks], vectors):
-            break
+        with database.writing(generation) as connection:
+            if model(connection) != name:
+                break  # someone else has chosen another one meanwhile
+            for number, memory, digest, *_ in chunks:
+                if digest in vectors:
+                    insert_vector(connection, number, memory, digest, name, vectors[digest])
+            connection.execute("UPDATE totals SET version = version + 1")
         last = chunks[-1][0]
         done += len(chunks)
         if progress:
             progress(done, max(done, total))
     return done
-
-
-def _store(
-    database: Database,
-    name: str,
-    chunks: Sequence[tuple[int, int, bytes]],
-    vectors: Mapping[bytes, bytes],
-) -> bool:
-    """Store vectors; false when someone else has chosen another model meanwhile."""
-    still_pending = (
-        "SELECT 1 FROM pending JOIN chunks ON number = chunk "
-        "WHERE number = ? AND memory = ? AND digest = ?"
-    )
-    with database.writing() as connection:
-        if model(connection) != name:
-            return False
-        for chunk in chunks:
-            # It may be gone by now, or this may be another index with other numbers.
-            if chunk[2] in vectors and connection.execute(still_pending, chunk).fetchone():
-                insert_vector(connection, *chunk, name, vectors[chunk[2]])
-        connection.execute("UPDATE totals SET version = version + 1")
-    return True

@@ -299,10 +299,10 @@ def insert_vector(
     model: str,
     vector: bytes,
 ) -> None:
-    """Store a chunk's vector, with its model's identity and a check sum."""
-    row = (chunk, memory, model, check_sum(digest, vector), digest, vector)
-    connection.execute("INSERT INTO vectors VALUES (?, ?, ?, ?, ?, ?)", row)
-    connection.execute("DELETE FROM pending WHERE chunk = ?", (chunk,))
+    """Store the vector of a chunk that still waits for one, with a check sum."""
+    if connection.execute("DELETE FROM pending WHERE chunk = ?", (chunk,)).rowcount:
+        row = (chunk, memory, model, check_sum(digest, vector), digest, vector)
+        connection.execute("INSERT INTO vectors VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
 def delete_memory(connection: sqlite3.Connection, number: int) -> None:
