@@ -18,7 +18,7 @@ from retain.config import SETTINGS
 from retain.index.engines.client import Breaker
 from retain.index.engines.engine import Document, Engine, Filter, TextEngine, VectorEngine
 from retain.index.engines.server import Server as Place
-from retain.index.engines.settings import ENGINES
+from retain.index.engines.settings import make_engine
 from retain.index.vectors import Floats
 from tests.conftest import ROOT
 from tests.engines import servers
@@ -125,7 +125,7 @@ class Bench:
                 kind, address or self.server.address, key, container, seconds=seconds,
                 settings=defaults(kind, **settings), notes=str(self._notes),
             )  # fmt: skip
-            engine = ENGINES[kind][part](place)
+            engine = make_engine(place, part)
         self._made.append(engine)
         return engine
 

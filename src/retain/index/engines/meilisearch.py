@@ -14,7 +14,14 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from meilisearch import Client
+from meilisearch.errors import MeilisearchCommunicationError, MeilisearchTimeoutError
+from requests import PreparedRequest, Response, Session
+from requests.exceptions import ConnectionError as Broken
+from urllib3.exceptions import HTTPError
+from urllib3.exceptions import TimeoutError as TooLate
 
 from retain.index.engines.engine import Document, Filter, Match
 from retain.index.engines.server import (
@@ -24,10 +31,8 @@ from retain.index.engines.server import (
     Server,
     find_tls_fault,
 )
+from retain.index.fulltext import shares_of
 from retain.text.sanitize import flat
-
-if TYPE_CHECKING:
-    from requests import PreparedRequest, Response, Session
 
 _OLDEST: Final = (1, 14)  # that can be told which filters a field is for
 _PAGE: Final = 5_000  # documents listed at once
@@ -74,7 +79,6 @@ class Meilisearch:
     """A bank's terms on a Meilisearch server."""
 
     def __init__(self, server: Server) -> None:
-        server.check()
         self._server, self._path = server, f"indexes/{server.container}"
         self._session: Session | None = None
 
@@ -224,9 +228,6 @@ class Meilisearch:
 
     def _ask(self, method: str, path: str, body: Any = None, *absent: Any) -> Any:
         """The answer to one request; `absent` where there is no such index."""
-        from meilisearch import Client
-        from meilisearch.errors import MeilisearchCommunicationError, MeilisearchTimeoutError
-
         if self._session is None:
             self._session = _session(self._server)
         # Its headers change with every request, so each has a client of its own; no key in them.
@@ -269,7 +270,6 @@ class _Answered(Exception):
 
 def _session(server: Server) -> Session:
     """A session that ends in time whatever the server does, and sends the key nowhere else."""
-    from requests import Session
 
     class Bounded(Session):
         def send(self, request: PreparedRequest, **kwargs: Any) -> Response:
@@ -297,10 +297,6 @@ def _session(server: Server) -> Session:
 
 
 def _read(answer: Response, end: float) -> bytes:
-    from requests.exceptions import ConnectionError as Broken
-    from urllib3.exceptions import HTTPError
-    from urllib3.exceptions import TimeoutError as TooLate
-
     # It was not asked for: a small answer could unfold into all the memory there is.
     if answer.headers.get("Content-Encoding", "identity") != "identity":
         raise ValueError
@@ -362,8 +358,6 @@ def _weigh(
     hits: Iterable[Mapping[str, Any]], weights: Mapping[str, float], limit: int
 ) -> list[Match]:
     """What was found by how far each has the terms: BM25, with the rarities of the whole bank."""
-    from retain.index.fulltext import shares_of
-
     bags = {str(hit["id"]): str(hit["terms"]).replace(_PARTING, " ") for hit in hits}
     average = sum(bag.count(" ") + 1 for bag in bags.values()) / (len(bags) or 1)
     spaced = [f" {term} " for term in weights]

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import re
 import select
-import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, LiteralString
+
+import psycopg
+from psycopg import Connection
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.errors import ConnectionTimeout, QueryCanceled
+from psycopg.pq import TransactionStatus
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from retain.index.engines.engine import Document, EngineError, Filter, Match
 from retain.index.engines.server import Server
 from retain.text.sanitize import flat
 
 if TYPE_CHECKING:
-    from psycopg import Connection, Error
-    from psycopg.sql import Composable, Composed
-
     from retain.index.vectors import Floats
 
 _OLDEST: Final = 140_000
@@ -46,29 +50,20 @@ _FULL: Final = ("53100", "53400", "54")  # and those among them that do not
 _NO_RIGHT: Final = "42501"
 # While a connection is made Postgres tells only in words what is wrong. Another language of the
 # server's makes these a server that is down, which is tried again and shown in its own words.
-_LOCKED: Final[Mapping[str, str]] = {
-    "no password supplied": "asks for a password",
-    "authentication failed": "did not accept the user or the password",
-}
-_REFUSALS: Final[Mapping[str, str]] = {
-    r"pg_hba\.conf": "does not let this machine in",
-    r'database "[^"]*" does not exist': "has no such database",
-    r'role "[^"]*" does not exist': "has no such user",
-    r"not permitted": "does not let this user in",
-}
+_LOCKED: Final = re.compile("no password supplied|authentication failed")
+_NOT_LET_IN: Final = re.compile(
+    r'pg_hba\.conf|(database|role) "[^"]*" does not exist|not permitted'
+)
 
 
 class _Connections:
     """Connections to one address, each used by one thread at a time, for one transaction."""
 
     def __init__(self, server: Server, address: str) -> None:
-        from psycopg import ProgrammingError
-        from psycopg.conninfo import conninfo_to_dict
-
         self._server = server
         try:
             self._options: dict[str, Any] = dict(conninfo_to_dict(address))
-        except ProgrammingError:  # whose words hold parts of the address
+        except psycopg.ProgrammingError:  # whose words hold parts of the address
             raise server.refused("has no address that can be used") from None
         # A password in the address is for that server; one in the environment may be another's.
         if server.key and not self._options.get("password"):
@@ -79,12 +74,10 @@ class _Connections:
     @contextmanager
     def transaction(self, more_seconds: float = 0.0) -> Iterator[Connection]:
         """A connection for one transaction, which is over in time or broken off."""
-        from psycopg import Error
-
         try:
-            connection = self._take() or self._connect()
+            connection = self._take()
             try:
-                with self._watched(connection, more_seconds), connection.transaction():
+                with connection.transaction():
                     # For each anew: a pooler may give each to another of its own connections.
                     connection.execute(
                         "SELECT set_config('statement_timeout', %s, true), "
@@ -99,28 +92,24 @@ class _Connections:
                     yield connection
             finally:
                 self._give_back(connection)
-        except Error as error:
+        except psycopg.Error as error:
             raise self._failure(error) from None
         except (OSError, UnicodeError):
             raise self._server.down("cannot be reached") from None
 
-    def _take(self) -> Connection | None:
-        """An idle connection that the server has not ended."""
-        while True:
-            with self._lock:
-                if not self._idle:
-                    return None
+    def _take(self) -> Connection:
+        """An idle connection that the server has not ended, or a new one."""
+        with self._lock:
+            while self._idle:
                 connection = self._idle.pop()
-            # A server that waits for a question says nothing, unless it is going.
-            if not connection.closed and not select.select([connection], [], [], 0)[0]:
-                return connection
-            connection.close()
-
-    def _connect(self) -> Connection:
-        import psycopg
-
+                # A server that waits for a question says nothing, unless it is going.
+                if not connection.closed and not select.select([connection], [], [], 0)[0]:
+                    return connection
+                connection.close()
         options = {
             "connect_timeout": max(2, math.ceil(self._server.seconds)),  # libpq knows no shorter
+            "keepalives_idle": 30,  # seconds after which a machine that is gone is noticed
+            "keepalives_interval": 10,
             "application_name": "retain",
             **self._options,
             "client_encoding": "utf8",
@@ -128,35 +117,7 @@ class _Connections:
         # A pooler between would not know what was prepared, so nothing is.
         return psycopg.connect(**options, autocommit=True, prepare_threshold=None)
 
-    @contextmanager
-    def _watched(self, connection: Connection, more_seconds: float) -> Iterator[None]:
-        """Break a connection off whose server neither answers nor goes away."""
-        from psycopg import Error
-
-        is_over = threading.Event()
-
-        def break_off() -> None:
-            is_over.set()
-            with suppress(OSError, Error), socket.socket(fileno=connection.fileno()) as ours:
-                try:
-                    ours.shutdown(socket.SHUT_RDWR)
-                finally:
-                    ours.detach()  # it stays psycopg's
-
-        # The server itself ends a statement in time; so this is for one that cannot.
-        timer = threading.Timer(self._server.seconds + more_seconds + 0.5, break_off)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            if is_over.is_set():
-                connection.close()
-
     def _give_back(self, connection: Connection) -> None:
-        from psycopg.pq import TransactionStatus
-
         is_free = connection.info.transaction_status == TransactionStatus.IDLE
         with self._lock:
             if is_free and len(self._idle) < _MAX_IDLE:
@@ -164,9 +125,7 @@ class _Connections:
                 return
         connection.close()
 
-    def _failure(self, error: Error) -> EngineError:
-        from psycopg.errors import ConnectionTimeout, QueryCanceled
-
+    def _failure(self, error: psycopg.Error) -> EngineError:
         server, words, state = self._server, str(error), error.sqlstate or ""
         if isinstance(error, ConnectionTimeout | QueryCanceled):
             return server.down("did not answer in time")
@@ -178,13 +137,11 @@ class _Connections:
             if state.startswith(_LATER) and not state.startswith(_FULL):
                 return server.down(f"cannot do that at the moment ({code})", words)
             return server.refused(f"refused ({code})", words=words)
-        for sign, why in _LOCKED.items():
-            if sign in words:
-                return server.locked(why, words)
-        for sign, why in _REFUSALS.items():
-            if re.search(sign, words):
-                hint = "Does engine.postgres.url say the right server, user and database?"
-                return server.refused(why, hint, words)
+        if _LOCKED.search(words):
+            return server.locked("did not accept the user or the password", words)
+        if _NOT_LET_IN.search(words):
+            hint = "Does engine.postgres.url say the right server, user and database?"
+            return server.refused("does not let this user in", hint, words)
         return server.down("cannot be reached", words)
 
     def close(self) -> None:
@@ -201,8 +158,6 @@ class _Postgres:
     _columns: tuple[LiteralString, ...]
 
     def __init__(self, server: Server) -> None:
-        server.check()
-        from psycopg.sql import Identifier
 
         self._server, self._settings = server, server.settings
         self._primary = _Connections(server, server.url)
@@ -217,8 +172,6 @@ class _Postgres:
             return flat(_value(connection, "SHOW server_version"), 40)
 
     def put(self, documents: Sequence[Document]) -> None:
-        from psycopg.sql import SQL, Identifier
-
         if not documents:
             return
         with self._primary.transaction() as connection:
@@ -253,16 +206,12 @@ class _Postgres:
         raise NotImplementedError
 
     def delete(self, ids: Sequence[str]) -> None:
-        from psycopg.sql import SQL
-
         with self._existing() as connection:
             if connection is not None:
                 statement = SQL("DELETE FROM {} WHERE id = ANY(%s::uuid[])").format(self._table)
                 connection.execute(statement, (sorted(ids),))
 
     def ids(self) -> Iterator[str]:
-        from psycopg.sql import SQL
-
         # Pages that each are a question of their own: no transaction stays open meanwhile.
         query = SQL("SELECT id FROM {} WHERE id > %s ORDER BY id LIMIT %s").format(self._table)
         last = "00000000-0000-0000-0000-000000000000"
@@ -275,8 +224,6 @@ class _Postgres:
             last = str(rows[-1][0])
 
     def count(self) -> int:
-        from psycopg.sql import SQL
-
         with self._existing() as connection:
             query = SQL("SELECT count(*) FROM {}").format(self._table)
             return int(_value(connection, query)) if connection else 0
@@ -285,11 +232,9 @@ class _Postgres:
         return []
 
     def adapt(self) -> None:
-        """There is nothing about words that could be made in another way."""
+        """Nothing is changed in place: a table is dropped, and filled anew."""
 
     def drop(self, *, others: bool = False) -> int:
-        from psycopg.sql import SQL, Identifier
-
         dropped = 0
         with self._primary.transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKE_LOCK,))
@@ -324,8 +269,6 @@ class _Postgres:
             yield connection if self._has_table(connection) else None
 
     def _make(self, connection: Connection, documents: Sequence[Document]) -> None:
-        from psycopg.sql import SQL, Identifier
-
         if self._has_table(connection):
             self._check(connection, documents)
             return
@@ -411,7 +354,6 @@ class PostgresText(_Postgres):
     _columns = ("words", "bag")
 
     def _own_columns(self, documents: Sequence[Document]) -> Composable:  # noqa: ARG002
-        from psycopg.sql import SQL
 
         return SQL("words int NOT NULL, bag tsvector")
 
@@ -434,8 +376,6 @@ class PostgresText(_Postgres):
         sum of all: 0.61, 0.76, 0.83 ... That is n / (n + 0.645) but for a hundredth, BM25's own
         saturation, which the document's length then bends.
         """
-        from psycopg.sql import SQL
-
         best = sorted(((w, term) for term, w in terms.items() if w > 0), reverse=True)[:_MAX_TERMS]
         if not best or limit <= 0:
             return []
@@ -486,8 +426,6 @@ def _choose_terms(best: Sequence[tuple[float, str]], documents: int) -> str:
 
 def _lexeme(term: str) -> str:
     """A term between quotes, where only quotes and backslashes mean anything."""
-    import hashlib
-
     term = _kept(term)
     if len(term.encode()) > _MAX_TERM:
         term = hashlib.sha256(term.encode()).hexdigest()
@@ -510,8 +448,6 @@ class PostgresVectors(_Postgres):
         return (_spell(document.vector),) if document.vector is not None else (None,)
 
     def _own_columns(self, documents: Sequence[Document]) -> Composable:
-        from psycopg.sql import SQL, Literal
-
         length = _length(documents)
         is_half = self._settings["half"] or length > _MAX_WHOLE
         kind = SQL("halfvec") if is_half else SQL("vector")
@@ -534,15 +470,13 @@ class PostgresVectors(_Postgres):
         return (int(row[0]), bool(row[1])) if row else (0, False)
 
     def _check_version(self, connection: Connection) -> None:
-        from psycopg.errors import Error
-
         super()._check_version(connection)
         query: LiteralString = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
         if not _value(connection, query):
             try:
                 with connection.transaction():
                     connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-            except Error:
+            except psycopg.Error:
                 hint = "Have its administrator run CREATE EXTENSION vector in that database."
                 raise self._server.refused("lacks pgvector", hint) from None
         found = _value(connection, query)
@@ -554,8 +488,6 @@ class PostgresVectors(_Postgres):
             )
 
     def nearest(self, vector: Floats, where: Filter, limit: int) -> list[Match]:
-        from psycopg.sql import SQL
-
         condition, values = _condition(where)
         with self._searching() as connection:
             if connection is None:
@@ -596,64 +528,45 @@ class PostgresVectors(_Postgres):
         with self._primary.transaction(float(self._settings["building"])) as connection:
             lock = _value(connection, "SELECT pg_try_advisory_xact_lock(%s)", (_MAKE_LOCK + 1,))
             # Where another machine builds one, the next put sees to it.
-            if lock == "True" and not self._graphs(connection):
-                self._create_graph(connection)
+            if lock != "True" or self._graphs(connection):
+                return
+            _configure(connection, {"maintenance_work_mem": str(self._settings["memory"])})
+            statement = SQL(
+                "CREATE INDEX ON {} USING hnsw (vector {}) WITH (m = {}, ef_construction = {})"
+            ).format(
+                self._table,
+                SQL("halfvec_ip_ops") if is_half else SQL("vector_ip_ops"),
+                Literal(self._settings["m"]),
+                Literal(self._settings["ef_construction"]),
+            )
+            connection.execute(statement)
 
-    def _create_graph(self, connection: Connection) -> None:
-        from psycopg.sql import SQL, Literal
-
-        _configure(connection, {"maintenance_work_mem": str(self._settings["memory"])})
-        _, is_half = self._made(connection)
-        statement = SQL(
-            "CREATE INDEX ON {} USING hnsw (vector {}) WITH (m = {}, ef_construction = {})"
-        ).format(
-            self._table,
-            SQL("halfvec_ip_ops") if is_half else SQL("vector_ip_ops"),
-            Literal(self._settings["m"]),
-            Literal(self._settings["ef_construction"]),
-        )
-        connection.execute(statement)
-
-    def _graphs(self, connection: Connection) -> list[tuple[str, str]]:
-        """The graphs of the table, each with what it was built with."""
+    def _graphs(self, connection: Connection) -> list[str]:
+        """What the graph of the table was built with, if there is one."""
         query = (
-            "SELECT i.relname, coalesce(array_to_string(i.reloptions, ', '), '') "
+            "SELECT coalesce(array_to_string(i.reloptions, ', '), '') "
             "FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid "
             "JOIN pg_am a ON a.oid = i.relam JOIN pg_class t ON t.oid = x.indrelid "
             "JOIN pg_namespace n ON n.oid = t.relnamespace "
             "WHERE n.nspname = %s AND t.relname = %s AND a.amname = 'hnsw'"
         )
         rows = connection.execute(query, (self._schema, self._server.container))
-        return [(name, options) for name, options in rows]
-
-    def _odd_graphs(self, connection: Connection) -> list[tuple[str, str]]:
-        wanted = f"m={self._settings['m']}, ef_construction={self._settings['ef_construction']}"
-        return [graph for graph in self._graphs(connection) if graph[1] != wanted]
+        return [str(options) for (options,) in rows]
 
     def differences(self) -> list[str]:
         name = self._server.container
         with self._existing() as connection:
             if connection is None:
                 return []
-            lines = [f"{name}: its graph has {made}" for _, made in self._odd_graphs(connection)]
+            wanted = f"m={self._settings['m']}, ef_construction={self._settings['ef_construction']}"
+            graphs = [made for made in self._graphs(connection) if made != wanted]
             length, is_half = self._made(connection)
-        bits = 16 if is_half else 32
-        wanted = 16 if self._settings["half"] or length > _MAX_WHOLE else 32
-        if bits != wanted:
-            lines.append(f"{name}: a number takes {bits} bits, and {wanted} are set")
+        lines = [f"{name}: its graph has {made}, and {wanted} is set" for made in graphs]
+        if is_half != (bool(self._settings["half"]) or length > _MAX_WHOLE):
+            lines.append(
+                f"{name}: a number takes {16 if is_half else 32} bits, against the setting"
+            )
         return lines
-
-    def adapt(self) -> None:
-        """Build a graph anew that was built otherwise; until it is there the old one is used."""
-        from psycopg.sql import SQL, Identifier
-
-        with self._existing() as connection:
-            graphs = self._odd_graphs(connection) if connection else []
-        for name, _ in graphs:
-            with self._primary.transaction(float(self._settings["building"])) as connection:
-                self._create_graph(connection)
-                index = Identifier(self._schema, name)
-                connection.execute(SQL("DROP INDEX IF EXISTS {}").format(index))
 
 
 def _length(documents: Sequence[Document]) -> int:
@@ -687,27 +600,19 @@ def _kept(text: str) -> str:
 
 def _condition(where: Filter) -> tuple[Composable, dict[str, Any]]:
     """A filter in SQL; every value goes as a value, never as a part of it."""
-    from psycopg.sql import SQL
-
+    conditions: dict[LiteralString, object] = {
+        "p.collection = ANY(%(c0)s)": where.collections,
+        "p.type = ANY(%(c1)s)": where.types,
+        "p.tags && %(c2)s::text[]": where.tags,
+        "p.status = ANY(%(c3)s)": where.statuses,
+        "NOT p.status = ANY(%(c4)s)": where.without_statuses,
+        "p.created <> 0 AND p.created >= %(c5)s": where.since,
+        "p.created <> 0 AND p.created <= %(c6)s": where.until,
+    }
     parts: list[LiteralString] = ["true"]
     values: dict[str, Any] = {}
-    lists: tuple[tuple[LiteralString, str, tuple[str, ...]], ...] = (
-        ("p.collection = ANY(%(collections)s)", "collections", where.collections),
-        ("p.type = ANY(%(types)s)", "types", where.types),
-        ("p.tags && %(tags)s::text[]", "tags", where.tags),
-        ("p.status = ANY(%(statuses)s)", "statuses", where.statuses),
-        ("NOT p.status = ANY(%(without)s)", "without", where.without_statuses),
-    )
-    for part, name, wanted in lists:
-        if wanted:
+    for number, (part, value) in enumerate(conditions.items()):
+        if value is not None and value != ():
             parts.append(part)
-            values[name] = list(map(_kept, wanted))
-    moments: tuple[tuple[LiteralString, str, float | None], ...] = (
-        ("p.created >= %(since)s", "since", where.since),
-        ("p.created <= %(until)s", "until", where.until),
-    )
-    for part, name, moment in moments:
-        if moment is not None:
-            parts += ["p.created <> 0", part]
-            values[name] = moment
+            values[f"c{number}"] = list(map(_kept, value)) if isinstance(value, tuple) else value
     return SQL(" AND ").join(map(SQL, parts)), values

@@ -8,14 +8,21 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
+from qdrant_client import QdrantClient
+from qdrant_client.common.client_exceptions import QdrantException
+from qdrant_client.http import models as q
+from qdrant_client.http.exceptions import (
+    ApiException,
+    ResponseHandlingException,
+    UnexpectedResponse,
+)
+
 from retain.index.engines.engine import Document, EngineError, EngineRefused, Filter, Match
+from retain.index.engines.http import http_failure, http_options, is_away
 from retain.index.engines.server import MAX_PAGES, UNREADABLE, Server
 from retain.text.sanitize import flat
 
 if TYPE_CHECKING:
-    from qdrant_client import QdrantClient
-    from qdrant_client.http import models as q
-
     from retain.index.vectors import Floats
 
 _OLDEST: Final = (1, 16)
@@ -34,7 +41,6 @@ class Qdrant:
     """The vectors of a bank on a Qdrant server."""
 
     def __init__(self, server: Server) -> None:
-        server.check()
         self._server, self._name, self._settings = server, server.container, server.settings
         self._at = 0  # which address is asked
         self._clients: dict[int, QdrantClient] = {}
@@ -45,8 +51,6 @@ class Qdrant:
         return flat(str(self._ask("info").version), 20)
 
     def put(self, documents: Sequence[Document]) -> None:
-        from qdrant_client.http import models as q
-
         points = [
             q.PointStruct(
                 id=document.id, vector=document.vector.tolist(), payload=_payload(document)
@@ -72,8 +76,6 @@ class Qdrant:
         self._ask("upsert", self._name, points, wait=True, ordering=self._ordering())
 
     def delete(self, ids: Sequence[str]) -> None:
-        from qdrant_client.http import models as q
-
         selector = q.PointIdsList(points=list(ids))
         self._ask("delete", self._name, selector, ordering=self._ordering(), absent=None)
 
@@ -105,8 +107,6 @@ class Qdrant:
         return int(found.count) if found else 0
 
     def nearest(self, vector: Floats, where: Filter, limit: int) -> list[Match]:
-        from qdrant_client.http import models as q
-
         params = q.SearchParams(hnsw_ef=int(self._settings["ef"]))
         if self._settings["quantization"] != "none":
             params.quantization = q.QuantizationSearchParams(
@@ -148,8 +148,6 @@ class Qdrant:
 
     def adapt(self) -> None:
         """Change what can be changed in place; what is as it should be is not built anew."""
-        from qdrant_client.http import models as q
-
         if self._is_as_set():
             return
         self._ask(
@@ -193,8 +191,6 @@ class Qdrant:
 
     def _make(self, dimension: int) -> None:
         """Have the collection there, with its indexes; one that is of something else is refused."""
-        from qdrant_client.http import models as q
-
         if self._is_made:
             return
         info = self._ask("get_collection", self._name, absent=None)
@@ -218,8 +214,6 @@ class Qdrant:
         self._is_made = True
 
     def _create(self, dimension: int) -> None:
-        from qdrant_client.http import models as q
-
         try:
             self._ask(
                 "create_collection",
@@ -241,21 +235,15 @@ class Qdrant:
                 raise
 
     def _graph(self) -> q.HnswConfigDiff:
-        from qdrant_client.http import models as q
-
         return q.HnswConfigDiff(m=self._settings["m"], ef_construct=self._settings["ef_construct"])
 
     def _quantization(self) -> Any:
-        from qdrant_client.http import models as q
-
         if self._settings["quantization"] == "none":
             return None
         scalar = q.ScalarQuantizationConfig(type=q.ScalarType.INT8, quantile=0.99, always_ram=True)
         return q.ScalarQuantization(scalar=scalar)
 
     def _ordering(self) -> q.WriteOrdering:
-        from qdrant_client.http import models as q
-
         return q.WriteOrdering(self._settings["write_ordering"])
 
     def _consistency(self) -> Any:
@@ -270,9 +258,6 @@ class Qdrant:
         Each address is tried once, and the first one again: a connection that was kept for too
         long is cut in the moment in which it is used.
         """
-        from qdrant_client.common.client_exceptions import QdrantException
-        from qdrant_client.http.exceptions import ApiException
-
         left = len(self._server.urls)
         while True:
             at, client = self._client()
@@ -289,10 +274,6 @@ class Qdrant:
             left -= 1
 
     def _client(self) -> tuple[int, QdrantClient]:
-        from qdrant_client import QdrantClient
-
-        from retain.index.engines.http import http_options
-
         with self._lock:
             at = self._at
             if at not in self._clients:
@@ -308,11 +289,6 @@ class Qdrant:
 
     def _failure(self, error: Exception) -> tuple[EngineError, bool]:
         """What went wrong, and whether another node may know the answer."""
-        from qdrant_client.common.client_exceptions import QdrantException
-        from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
-
-        from retain.index.engines.http import http_failure, is_away
-
         if isinstance(error, UnexpectedResponse):
             status = error.status_code or 0
             failure = self._server.answered(status, error.content.decode("utf-8", "replace"))
@@ -341,8 +317,6 @@ def _payload(document: Document) -> dict[str, Any]:
 
 
 def _conditions(where: Filter) -> q.Filter:
-    from qdrant_client.http import models as q
-
     def one_of(field: str, values: Sequence[str]) -> q.FieldCondition:
         return q.FieldCondition(key=field, match=q.MatchAny(any=list(values)))
 
@@ -365,8 +339,6 @@ def _conditions(where: Filter) -> q.Filter:
 
 def _made_with(info: q.CollectionInfo) -> dict[str, Any]:
     """What a collection was made with, by the names of the settings."""
-    from qdrant_client.http import models as q
-
     config, params = info.config, info.config.params
     kinds = {q.ScalarQuantization: "int8", type(None): "none"}
     values = (

@@ -11,8 +11,9 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from retain.errors import ConfigError
@@ -36,43 +37,21 @@ _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9_-]{0,22}[a-z0-9])?")
 _KEY_BYTES: Final = 32
 
 
-def _qdrant(server: Server) -> Engine:
-    from retain.index.engines.qdrant import Qdrant
-
-    return Qdrant(server)
-
-
-def _upstash(server: Server) -> Engine:
-    from retain.index.engines.upstash import Upstash
-
-    return Upstash(server)
-
-
-def _meilisearch(server: Server) -> Engine:
-    from retain.index.engines.meilisearch import Meilisearch
-
-    return Meilisearch(server)
-
-
-def _postgres_text(server: Server) -> Engine:
-    from retain.index.engines.postgres import PostgresText
-
-    return PostgresText(server)
-
-
-def _postgres_vectors(server: Server) -> Engine:
-    from retain.index.engines.postgres import PostgresVectors
-
-    return PostgresVectors(server)
-
-
-# Each product, and what it can be; another one is a class of its own and a line here.
-ENGINES: Final[Mapping[str, Mapping[str, Callable[[Server], Engine]]]] = {
-    "qdrant": {VECTOR: _qdrant},
-    "upstash": {VECTOR: _upstash},
-    "meilisearch": {TEXT: _meilisearch},
-    "postgres": {TEXT: _postgres_text, VECTOR: _postgres_vectors},
+# Each product, and the class that is each part; another one is a module of its own and a line here.
+ENGINES: Final[Mapping[str, Mapping[str, str]]] = {
+    "qdrant": {VECTOR: "Qdrant"},
+    "upstash": {VECTOR: "Upstash"},
+    "meilisearch": {TEXT: "Meilisearch"},
+    "postgres": {TEXT: "PostgresText", VECTOR: "PostgresVectors"},
 }
+
+
+def make_engine(server: Server, part: str) -> Engine:
+    """An engine of a product; this loads its client, which takes up to two seconds."""
+    server.check()
+    module = import_module(f"retain.index.engines.{server.kind}")
+    engine: Engine = getattr(module, ENGINES[server.kind][part])(server)
+    return engine
 
 
 class Engines(NamedTuple):
@@ -154,7 +133,7 @@ def _make(
         key_hint=hint,
         notes=notes,
     )
-    return ENGINES[kind][part](server)
+    return make_engine(server, part)
 
 
 def product_settings(config: Config, kind: str) -> dict[str, Any]:

@@ -13,14 +13,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
+import httpx
+from upstash_vector.core.index_operations import IndexOperations
+from upstash_vector.types import InfoResult
+
 from retain.index.engines.engine import Document, Filter, Match
+from retain.index.engines.http import http_failure, http_options
 from retain.index.engines.server import MAX_PAGES, UNREADABLE, Server
 
 if TYPE_CHECKING:
-    import httpx
-    from upstash_vector.core.index_operations import IndexOperations
-    from upstash_vector.types import InfoResult
-
     from retain.index.vectors import Floats
 
 _PAGE: Final = 1_000  # the most that the service takes or gives at a time
@@ -34,7 +35,6 @@ class Upstash:
     """The vectors of a bank in an index of Upstash."""
 
     def __init__(self, server: Server) -> None:
-        server.check()
         if not server.key:  # it has no other way in, and a header without one cannot be sent
             raise server.locked("asks for a key")
         self._server, self._space = server, server.container
@@ -162,21 +162,12 @@ class Upstash:
         return str(info.similarity_function).upper()
 
     def _ask(self, method: str, *args: Any, **options: Any) -> Any:
-        import httpx
-
-        from retain.index.engines.http import http_failure
-
         try:
             return getattr(self._client(), method)(*args, **options)
         except (httpx.HTTPError, httpx.InvalidURL, *UNREADABLE) as error:
             raise http_failure(self._server, error) from None
 
     def _client(self) -> IndexOperations:
-        import httpx
-        from upstash_vector.core.index_operations import IndexOperations
-
-        from retain.index.engines.http import http_options
-
         with self._lock:
             if self._operations is not None:
                 return self._operations
