@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from retain.config import setting
 from retain.errors import Busy, RetainError, UsageError
 from retain.index.engines import sync
-from retain.index.engines.addresses import caution, place
-from retain.index.engines.client import LONG_SECONDS, describe
+from retain.index.engines.addresses import caution
+from retain.index.engines.client import describe
 from retain.index.engines.engine import Engine, EngineDown, EngineError, EngineRefused
 from retain.index.engines.server import CLIENTS, not_installed
 from retain.index.engines.settings import (
@@ -54,7 +54,6 @@ class State(NamedTuple):
     waiting: int = 0  # memories it has yet to be given
     trouble: str = ""  # what went wrong last
     server_said: str = ""  # in its own words
-    differences: tuple[str, ...] = ()  # what is made otherwise there than the settings want
     is_refused: bool = False  # it did answer, and would not
 
     @property
@@ -117,17 +116,6 @@ class Remote:
         ]
         return [*ignored, *unsafe, *missing]
 
-    def former(self) -> list[tuple[str, str]]:
-        """Names that the bank had before on servers that are still known, each with the product."""
-        config, here = self._app.latest_config(), self.name
-        found = {}
-        for target in self._index.look(sync.targets).values():
-            _, kind, address, container = target.split(" ")
-            name = container.rpartition("-retain")[0]
-            if name != here and address == place(config.text(f"engine.{kind}.url")):
-                found[kind, name] = True
-        return list(found)
-
     def contradictions(self, kind: str, only: str = "") -> list[str]:
         """The variables of the environment that keep a move from taking effect."""
         variables = [setting(f"engine.{part}").variable for part in moving(kind, only)]
@@ -165,14 +153,14 @@ class Remote:
         if not is_asked:
             return state
         try:
-            version, count, lines = client.call(_examine, _STATUS_SECONDS)
+            version, count = client.call(_examine, _STATUS_SECONDS)
         except EngineError as error:
             return state._replace(
                 trouble=describe(error),
                 server_said=error.words,
                 is_refused=isinstance(error, EngineRefused),
             )
-        return state._replace(version=version, documents=count, differences=tuple(lines))
+        return state._replace(version=version, documents=count)
 
     def push(
         self,
@@ -201,7 +189,7 @@ class Remote:
     def repair(
         self, progress: Progress | None = None, *, is_mine: bool = False
     ) -> dict[str, Repaired]:
-        """Send what lacks, remove what no file here has, and change what is made otherwise.
+        """Send what lacks, and remove what no file here has.
 
         What other machines may have put there stays, unless `is_mine`.
         """
@@ -209,7 +197,6 @@ class Remote:
 
         def repair(delivery: Delivery) -> Repaired:
             before = delivery.verify()
-            delivery.client.call(lambda engine: engine.adapt(), LONG_SECONDS)
             delivery.push(progress=progress, seconds=_BUSY_SECONDS, compare=True, is_mine=is_mine)
             return Repaired(before, delivery.verify())
 
@@ -315,12 +302,8 @@ def _fill(engines: Engines, part: str, progress: Progress | None) -> Pushed:
     return pushed
 
 
-def _examine(engine: Engine) -> tuple[str, int, list[str]]:
-    version, count = engine.version(), engine.count()
-    try:
-        return version, count, engine.differences()
-    except EngineRefused:  # a key need not open what only says how things are made
-        return version, count, []
+def _examine(engine: Engine) -> tuple[str, int]:
+    return engine.version(), engine.count()
 
 
 def _each(engines: Engines, work: Callable[[Delivery], _T]) -> dict[str, _T]:

@@ -68,7 +68,7 @@ def _status(app: App) -> Output:
     given. Ends with 1 when a server does not answer.
     """
     remote = app.remote
-    states, former = remote.status(), remote.former()
+    states = remote.status()
     rows, warnings = [], []
     for state in states:
         row = ("in the bank's own index", "", "", "", "")
@@ -78,24 +78,11 @@ def _status(app: App) -> Output:
         rows.append((state.part, state.kind, *row))
         if state.trouble:
             warnings.append(f"{state.part}: {_quote(state.trouble, state.server_said)}")
-        warnings += [f"{state.part}: {flat(line, _MAX_QUOTE)}" for line in state.differences]
     warnings += remote.cautions()
-    warnings += [
-        f"{kind} was told of this bank under the name {name} as well, which stays there until "
-        f"`retain engine drop --from {kind} --name {name} --yes`, "
-        "unless a copy of this bank elsewhere is called so"
-        for kind, name in former
-    ]
     is_ = "is" if remote.in_use else "would be"
     messages = [f"On servers this bank {is_} called {remote.name}."]
-    if any(state.differences for state in states):
-        messages.append("`retain engine repair` changes what can be changed in place.")
     return Output(
-        {
-            "bank": remote.name,
-            "arms": [state._asdict() for state in states],
-            "former": [{"kind": kind, "name": name} for kind, name in former],
-        },
+        {"bank": remote.name, "arms": [state._asdict() for state in states]},
         table=Table(
             ("Part", "Engine", "Where", "Version", "Held", "Sent", "Unsent"),
             rows,
@@ -176,9 +163,8 @@ def _repair(app: App, mine: bool) -> Output:
     """
     send what engines lack, and remove what no file here has
 
-    Compares as `verify` does, sends and removes what is wrong, changes what is made otherwise than
-    your settings want where that can be done in place, and compares once more. Ends with 1 when
-    something is left.
+    Compares as `verify` does, sends and removes what is wrong, and compares once more. Ends with 1
+    when something is left.
     """
     with Bar("Delivering", _KEPT) as bar:
         repairs = app.remote.repair(bar, is_mine=mine)

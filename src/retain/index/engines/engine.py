@@ -94,12 +94,6 @@ class Engine(Protocol):
     def count(self) -> int:
         """How many documents there are."""
 
-    def differences(self) -> list[str]:
-        """What is made otherwise there than the settings want, a line for each."""
-
-    def adapt(self) -> None:
-        """Change that in place, as far as the server can."""
-
     def drop(self, *, others: bool = False) -> int:
         """Remove all documents of this bank, with `others` only other models'; how many."""
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from ssl import SSLError
 from typing import Any, Final
 
 import httpx
 
 from retain.index.engines.engine import EngineError
-from retain.index.engines.server import MAX_BYTES, Server, find_tls_fault
+from retain.index.engines.server import MAX_BYTES, Server
 
 # Servers close what is idle, many after five seconds: a connection that is kept as long as that
 # is closed in the very moment in which it is used again.
@@ -67,8 +68,11 @@ def http_failure(server: Server, error: BaseException) -> EngineError:
     """What went wrong on the way, or in reading an answer."""
     if isinstance(error, httpx.TimeoutException):
         return server.down("did not answer in time")
-    if fault := find_tls_fault(error):
-        return server.refused(fault)
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, SSLError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is not None:
+        return server.refused("has no certificate that is to be trusted, or none at all")
     if isinstance(error, httpx.TransportError | OSError):
         return server.down("cannot be reached")
     return server.unreadable()

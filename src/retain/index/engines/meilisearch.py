@@ -20,6 +20,7 @@ from meilisearch import Client
 from meilisearch.errors import MeilisearchCommunicationError, MeilisearchTimeoutError
 from requests import PreparedRequest, Response, Session
 from requests.exceptions import ConnectionError as Broken
+from requests.exceptions import SSLError
 from urllib3.exceptions import HTTPError
 from urllib3.exceptions import TimeoutError as TooLate
 
@@ -29,7 +30,6 @@ from retain.index.engines.server import (
     MAX_PAGES,
     UNREADABLE,
     Server,
-    find_tls_fault,
 )
 from retain.index.fulltext import shares_of
 from retain.text.sanitize import flat
@@ -37,7 +37,6 @@ from retain.text.sanitize import flat
 _OLDEST: Final = (1, 14)  # that can be told which filters a field is for
 _PAGE: Final = 5_000  # documents listed at once
 _TASK_SECONDS: Final = 60.0  # that a change may wait for its turn
-_REINDEX_SECONDS: Final = 3_600.0  # in which everything is read again
 _FULL: Final = frozenset({"no_space_left_on_device", "database_size_limit_reached"})
 _PARTING: Final = ". "  # Meilisearch never takes words on both sides of a full stop together
 _WORDS: Final = 10  # of a question that Meilisearch reads
@@ -101,11 +100,11 @@ class Meilisearch:
             }
             for document in documents
         ]
-        self._change([("post", f"{self._path}/documents", rows)])
+        self._change(("post", f"{self._path}/documents", rows))
 
     def delete(self, ids: Sequence[str]) -> None:
         if ids and self._settings_there():
-            self._change([("post", f"{self._path}/documents/delete-batch", list(ids))])
+            self._change(("post", f"{self._path}/documents/delete-batch", list(ids)))
 
     def ids(self) -> Iterator[str]:
         for page in range(MAX_PAGES):
@@ -153,22 +152,11 @@ class Meilisearch:
                 **({"filter": condition} if condition else {}),
             }
 
-    def differences(self) -> list[str]:
-        found = self._settings_there()
-        if not found or _agree(_SETTINGS, found):
-            return []
-        return [f"{self._server.container} has other settings than Retain gives it"]
-
-    def adapt(self) -> None:
-        """Meilisearch reads everything again by itself when its settings change."""
-        if self.differences():
-            self._change([("patch", f"{self._path}/settings", _SETTINGS)], _REINDEX_SECONDS)
-
     def drop(self, *, others: bool = False) -> int:
         if others or not self._settings_there():  # words are no model's
             return 0
         dropped = self.count()
-        self._change([("delete", self._path, None)])
+        self._change(("delete", self._path, None))
         return dropped
 
     def close(self) -> None:
@@ -194,16 +182,14 @@ class Meilisearch:
         elif self.count():  # an empty one was made by another machine that was ended then
             raise self._server.refused(
                 f"has other settings in the index {self._server.container}",
-                "`retain engine repair` gives it those that it needs.",
+                "`retain engine drop --yes` removes it, and `retain engine push` fills it anew.",
             )
-        self._change(changes)
+        self._change(*changes)
 
-    def _change(
-        self, changes: Sequence[tuple[str, str, Any]], seconds: float = _TASK_SECONDS
-    ) -> None:
+    def _change(self, *changes: tuple[str, str, Any]) -> None:
         """Ask for changes, which the server carries out in its own time, and wait for them."""
         tasks = [int(self._ask(*change)["taskUid"]) for change in changes]
-        end, pause = time.monotonic() + seconds, 0.005
+        end, pause = time.monotonic() + _TASK_SECONDS, 0.005
         while tasks:
             listed = self._ask("get", f"tasks?limit=100&uids={','.join(map(str, tasks))}")
             for task in listed["results"]:
@@ -212,7 +198,7 @@ class Meilisearch:
                 if task["status"] not in ("enqueued", "processing"):
                     tasks.remove(int(task["uid"]))
             if tasks and time.monotonic() > end:
-                raise self._server.down(f"has not carried out a change in {seconds:g} seconds")
+                raise self._server.down("has not carried out a change in time")
             if tasks:
                 time.sleep(pause)
                 pause = min(0.25, pause * 1.5)
@@ -248,8 +234,9 @@ class Meilisearch:
             raise self._server.down("did not answer in time") from None
         except MeilisearchCommunicationError as error:
             # Only what kind it is: the text of some of these holds the headers, and so the key.
-            if fault := find_tls_fault(error):
-                raise self._server.refused(fault) from None
+            if isinstance(error.__cause__, SSLError):
+                why = "has no certificate that is to be trusted, or none at all"
+                raise self._server.refused(why) from None
             raise self._server.down("cannot be reached") from None
         except UNREADABLE:
             raise self._server.unreadable() from None

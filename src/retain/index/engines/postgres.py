@@ -10,7 +10,7 @@ import re
 import select
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, LiteralString
 
@@ -21,7 +21,7 @@ from psycopg.errors import ConnectionTimeout, QueryCanceled
 from psycopg.pq import TransactionStatus
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
-from retain.index.engines.engine import Document, EngineError, Filter, Match
+from retain.index.engines.engine import Document, EngineDown, EngineError, Filter, Match
 from retain.index.engines.server import Server
 from retain.text.sanitize import flat
 
@@ -44,9 +44,10 @@ _TEXT_BYTES: Final = 1_200  # of one document on disk, about
 _B: Final = 0.4  # how much a document's length counts against it, as in the embedded index
 # A NUL and half of a surrogate pair are in no text that Postgres takes.
 _UNTAKEN: Final = re.compile("[\x00\ud800-\udfff]")
-# SQLSTATEs that pass; the last two are of a table that another machine has just dropped.
-_LATER: Final = ("08", "40", "53", "55", "57", "58", "XX", "25006", "42P01", "3F000")
+# SQLSTATEs that pass.
+_LATER: Final = ("08", "40", "53", "55", "57", "58", "XX", "25006")
 _FULL: Final = ("53100", "53400", "54")  # and those among them that do not
+_ABSENT: Final = ("42P01", "3F000")  # there is no such table or schema
 _NO_RIGHT: Final = "42501"
 # While a connection is made Postgres tells only in words what is wrong. Another language of the
 # server's makes these a server that is down, which is tried again and shown in its own words.
@@ -54,6 +55,10 @@ _LOCKED: Final = re.compile("no password supplied|authentication failed")
 _NOT_LET_IN: Final = re.compile(
     r'pg_hba\.conf|(database|role) "[^"]*" does not exist|not permitted'
 )
+
+
+class _Absent(EngineDown):
+    """There is no table of the bank's, or another machine has just dropped it."""
 
 
 class _Connections:
@@ -129,6 +134,8 @@ class _Connections:
         server, words, state = self._server, str(error), error.sqlstate or ""
         if isinstance(error, ConnectionTimeout | QueryCanceled):
             return server.down("did not answer in time")
+        if state in _ABSENT:
+            return _Absent(f"{server} has no table for this bank.")
         if state == _NO_RIGHT:
             hint = "docs/engines-clusters.md has what it needs, under `A role for Postgres`."
             return server.refused(f"does not let its user do that ({state})", hint, words)
@@ -156,6 +163,7 @@ class _Postgres:
 
     _kind: LiteralString
     _columns: tuple[LiteralString, ...]
+    _indexes: tuple[LiteralString, ...] = ("USING gin (tags)", "(collection)", "(created)")
 
     def __init__(self, server: Server) -> None:
 
@@ -206,33 +214,22 @@ class _Postgres:
         raise NotImplementedError
 
     def delete(self, ids: Sequence[str]) -> None:
-        with self._existing() as connection:
-            if connection is not None:
-                statement = SQL("DELETE FROM {} WHERE id = ANY(%s::uuid[])").format(self._table)
-                connection.execute(statement, (sorted(ids),))
+        statement = SQL("DELETE FROM {} WHERE id = ANY(%s::uuid[]) RETURNING id")
+        self._rows(statement, (sorted(ids),))
 
     def ids(self) -> Iterator[str]:
-        # Pages that each are a question of their own: no transaction stays open meanwhile.
-        query = SQL("SELECT id FROM {} WHERE id > %s ORDER BY id LIMIT %s").format(self._table)
-        last = "00000000-0000-0000-0000-000000000000"
-        while True:
-            with self._existing() as connection:
-                rows = connection.execute(query, (last, _PAGE)).fetchall() if connection else []
-            yield from (str(id_) for (id_,) in rows)
-            if len(rows) < _PAGE:
-                return
-            last = str(rows[-1][0])
+        return (str(id_) for (id_,) in self._rows(SQL("SELECT id FROM {}")))
 
     def count(self) -> int:
-        with self._existing() as connection:
-            query = SQL("SELECT count(*) FROM {}").format(self._table)
-            return int(_value(connection, query)) if connection else 0
+        return sum(count for (count,) in self._rows(SQL("SELECT count(*) FROM {}")))
 
-    def differences(self) -> list[str]:
-        return []
-
-    def adapt(self) -> None:
-        """Nothing is changed in place: a table is dropped, and filled anew."""
+    def _rows(self, query: SQL, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """What a query of the bank's table finds; nothing where there is no table yet."""
+        try:
+            with self._primary.transaction() as connection:
+                return connection.execute(query.format(self._table), values).fetchall()
+        except _Absent:
+            return []
 
     def drop(self, *, others: bool = False) -> int:
         dropped = 0
@@ -258,18 +255,8 @@ class _Postgres:
         query = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
         return [name for (name,) in connection.execute(query, (self._schema,))]
 
-    def _has_table(self, connection: Connection) -> bool:
-        query = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = %s"
-        return _value(connection, query, (self._schema, self._server.container)) == "1"
-
-    @contextmanager
-    def _existing(self) -> Iterator[Connection | None]:
-        """A connection if there is anything of the bank's to ask about."""
-        with self._primary.transaction() as connection:
-            yield connection if self._has_table(connection) else None
-
     def _make(self, connection: Connection, documents: Sequence[Document]) -> None:
-        if self._has_table(connection):
+        if self._server.container in self._tables(connection):
             self._check(connection, documents)
             return
         # Two that make the same table at once would both fail.
@@ -286,14 +273,11 @@ class _Postgres:
                 "created float8 NOT NULL, {})"
             ).format(self._table, self._own_columns(documents))
         )
-        for index in ("USING gin (tags)", "(collection)", "(created)", *self._own_indexes()):
+        for index in self._indexes:
             connection.execute(SQL("CREATE INDEX ON {} {}").format(self._table, SQL(index)))
 
     def _own_columns(self, documents: Sequence[Document]) -> Composable:
         raise NotImplementedError
-
-    def _own_indexes(self) -> tuple[LiteralString, ...]:
-        return ()
 
     def _check(self, connection: Connection, documents: Sequence[Document]) -> None:
         """Refuse documents that the table was not made for."""
@@ -324,16 +308,17 @@ class _Postgres:
         with open(self._mark, "w", encoding="ascii") as file:
             file.write(position)
 
-    @contextmanager
-    def _searching(self) -> Iterator[Connection | None]:
-        """A connection to search by: a replica's if there is one that is not behind."""
-        if self._replica is not None:
-            with self._replica.transaction() as connection:
-                if self._is_level(connection):
-                    yield connection if self._has_table(connection) else None
-                    return
-        with self._existing() as connection:
-            yield connection
+    def _search(self, work: Callable[[Connection], list[Match]]) -> list[Match]:
+        """Search a replica if there is one that is not behind, else the primary."""
+        try:
+            if self._replica is not None:
+                with self._replica.transaction() as connection:
+                    if self._is_level(connection):
+                        return work(connection)
+            with self._primary.transaction() as connection:
+                return work(connection)
+        except _Absent:
+            return []
 
     def _is_level(self, connection: Connection) -> bool:
         """Whether a replica has all that this machine has put."""
@@ -352,13 +337,11 @@ class PostgresText(_Postgres):
 
     _kind = "text"
     _columns = ("words", "bag")
+    _indexes = (*_Postgres._indexes, "USING gin (bag)")
 
     def _own_columns(self, documents: Sequence[Document]) -> Composable:  # noqa: ARG002
 
         return SQL("words int NOT NULL, bag tsvector")
-
-    def _own_indexes(self) -> tuple[LiteralString, ...]:
-        return ("USING gin (bag)",)
 
     def _values(self, document: Document) -> tuple[object, ...]:
         terms = document.terms.split()
@@ -391,21 +374,22 @@ class PostgresText(_Postgres):
             "CROSS JOIN LATERAL (SELECT ts_rank('{{1,1,1,1}}', f.bag, t.term::tsquery)::float8 "
             "AS rank) r) s ORDER BY s.score DESC, f.id LIMIT %(limit)s"
         ).format(self._table, condition)
-        with self._searching() as connection:
-            if connection is None:
-                return []
+
+        def match(connection: Connection) -> list[Match]:
             # Every search leaves out what is retired, which are few; other conditions leave few in.
             is_open = where._replace(without_statuses=()) == Filter()
             documents = self._estimate(connection, _TEXT_BYTES) if is_open else 0
-            values |= {
+            more = {
                 "any": _choose_terms(best, documents),
                 "terms": [_lexeme(term) for _, term in best],
                 "weights": [weight for weight, _ in best],
                 "b": _B,
                 "limit": limit,
             }
-            rows = connection.execute(query, values).fetchall()
-        return [Match(str(id_), float(score)) for id_, score in rows]
+            rows = connection.execute(query, values | more).fetchall()
+            return [Match(str(id_), float(score)) for id_, score in rows]
+
+        return self._search(match)
 
 
 def _choose_terms(best: Sequence[tuple[float, str]], documents: int) -> str:
@@ -489,17 +473,16 @@ class PostgresVectors(_Postgres):
 
     def nearest(self, vector: Floats, where: Filter, limit: int) -> list[Match]:
         condition, values = _condition(where)
-        with self._searching() as connection:
-            if connection is None:
-                return []
+        values |= {"vector": _spell(vector), "limit": limit}
+
+        def match(connection: Connection) -> list[Match]:
             made, is_half = self._made(connection)
-            if made != len(vector):
+            if made and made != len(vector):
                 raise self._server.unfit(made, len(vector))
             query = SQL(
                 "SELECT p.id, -(p.vector <#> %(vector)s::{0}) FROM {1} p WHERE {2} "
                 "ORDER BY p.vector <#> %(vector)s::{0} LIMIT %(limit)s"
             ).format(SQL("halfvec" if is_half else "vector"), self._table, condition)
-            values |= {"vector": _spell(vector), "limit": limit}
             breadth = min(1_000, max(int(self._settings["ef"]), limit))
             _configure(
                 connection,
@@ -514,7 +497,9 @@ class PostgresVectors(_Postgres):
                 # Too few passed the condition among all that the graph came by, or all are there.
                 _configure(connection, {"enable_indexscan": "off", "enable_seqscan": "on"})
                 rows = connection.execute(query, values).fetchall()
-        return [Match(str(id_), float(score)) for id_, score in rows]
+            return [Match(str(id_), float(score)) for id_, score in rows]
+
+        return self._search(match)
 
     # The graph: all at once it takes a tenth of the time that it takes with each vector that comes
 
@@ -523,12 +508,12 @@ class PostgresVectors(_Postgres):
             made, is_half = self._made(connection)
             size = (2 if is_half else 4) * made + 250
             is_small = self._estimate(connection, size) <= self._settings["exact"]
-            if is_small or self._graphs(connection):
+            if is_small or self._has_graph(connection):
                 return
         with self._primary.transaction(float(self._settings["building"])) as connection:
             lock = _value(connection, "SELECT pg_try_advisory_xact_lock(%s)", (_MAKE_LOCK + 1,))
             # Where another machine builds one, the next put sees to it.
-            if lock != "True" or self._graphs(connection):
+            if lock != "True" or self._has_graph(connection):
                 return
             _configure(connection, {"maintenance_work_mem": str(self._settings["memory"])})
             statement = SQL(
@@ -541,32 +526,12 @@ class PostgresVectors(_Postgres):
             )
             connection.execute(statement)
 
-    def _graphs(self, connection: Connection) -> list[str]:
-        """What the graph of the table was built with, if there is one."""
+    def _has_graph(self, connection: Connection) -> bool:
         query = (
-            "SELECT coalesce(array_to_string(i.reloptions, ', '), '') "
-            "FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid "
-            "JOIN pg_am a ON a.oid = i.relam JOIN pg_class t ON t.oid = x.indrelid "
-            "JOIN pg_namespace n ON n.oid = t.relnamespace "
-            "WHERE n.nspname = %s AND t.relname = %s AND a.amname = 'hnsw'"
+            "SELECT 1 FROM pg_indexes WHERE schemaname = %s AND tablename = %s "
+            "AND indexdef LIKE '%%USING hnsw%%'"
         )
-        rows = connection.execute(query, (self._schema, self._server.container))
-        return [str(options) for (options,) in rows]
-
-    def differences(self) -> list[str]:
-        name = self._server.container
-        with self._existing() as connection:
-            if connection is None:
-                return []
-            wanted = f"m={self._settings['m']}, ef_construction={self._settings['ef_construction']}"
-            graphs = [made for made in self._graphs(connection) if made != wanted]
-            length, is_half = self._made(connection)
-        lines = [f"{name}: its graph has {made}, and {wanted} is set" for made in graphs]
-        if is_half != (bool(self._settings["half"]) or length > _MAX_WHOLE):
-            lines.append(
-                f"{name}: a number takes {16 if is_half else 32} bits, against the setting"
-            )
-        return lines
+        return _value(connection, query, (self._schema, self._server.container)) == "1"
 
 
 def _length(documents: Sequence[Document]) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -29,12 +27,7 @@ _OLDEST: Final = (1, 16)
 _PAGE: Final = 5_000
 _MAX_FLOATS: Final = 250_000  # in one request, some three megabytes of JSON
 _LOG_MEGABYTES: Final = 8  # instead of 32: every part of every collection has a log
-_SETTLE_SECONDS: Final = 10.0  # until all nodes of a cluster tell of a change
 _RAISE: Final = object()
-_MADE_WITH: Final = (
-    "shards", "replicas", "write_consistency", "m", "ef_construct", "quantization", "on_disk",
-    "payload_on_disk",
-)  # fmt: skip
 
 
 class Qdrant:
@@ -125,53 +118,6 @@ class Qdrant:
         )
         return [Match(str(point.id), float(point.score)) for point in found.points] if found else []
 
-    def differences(self) -> list[str]:
-        info = self._ask("get_collection", self._name, absent=None)
-        if info is None:
-            return []
-        lines = [
-            f"{self._name}: {field} is {value}, and {self._settings[field]} is set"
-            for field, value in _made_with(info).items()
-            if value != self._settings[field]
-        ]
-        replicas = int(self._settings["replicas"])
-        copies = self._copies() if replicas > 1 else 1
-        if copies < replicas:
-            lines.append(f"{self._name}: parts of it have {copies} copies, and {replicas} are set")
-        return lines
-
-    def _copies(self) -> int:
-        """How many copies the part has that has the fewest."""
-        info = self._ask("collection_cluster_info", self._name)
-        shards = [*info.local_shards, *info.remote_shards]
-        return min(Counter(shard.shard_id for shard in shards).values(), default=0)
-
-    def adapt(self) -> None:
-        """Change what can be changed in place; what is as it should be is not built anew."""
-        if self._is_as_set():
-            return
-        self._ask(
-            "update_collection",
-            self._name,
-            vectors_config={"": q.VectorParamsDiff(on_disk=self._settings["on_disk"])},
-            hnsw_config=self._graph(),
-            quantization_config=self._quantization() or q.Disabled.DISABLED,
-            collection_params=q.CollectionParamsDiff(
-                replication_factor=self._settings["replicas"],
-                write_consistency_factor=self._settings["write_consistency"],
-                on_disk_payload=self._settings["payload_on_disk"],
-            ),
-        )
-        # The nodes of a cluster agree on it first, and until then each tells of what was before.
-        end = time.monotonic() + _SETTLE_SECONDS
-        while not self._is_as_set() and time.monotonic() < end:
-            time.sleep(0.05)
-
-    def _is_as_set(self) -> bool:
-        info = self._ask("get_collection", self._name, absent=None)
-        made = _made_with(info).items() if info else ()
-        return all(value == self._settings[field] for field, value in made if field != "shards")
-
     def drop(self, *, others: bool = False) -> int:
         dropped = 0
         for name in [found.name for found in self._ask("get_collections").collections]:
@@ -214,34 +160,28 @@ class Qdrant:
         self._is_made = True
 
     def _create(self, dimension: int) -> None:
+        wanted = self._settings
+        scalar = q.ScalarQuantizationConfig(type=q.ScalarType.INT8, quantile=0.99, always_ram=True)
+        small = q.ScalarQuantization(scalar=scalar)
         try:
             self._ask(
                 "create_collection",
                 self._name,
                 vectors_config=q.VectorParams(
-                    size=dimension, distance=q.Distance.DOT, on_disk=self._settings["on_disk"]
+                    size=dimension, distance=q.Distance.DOT, on_disk=wanted["on_disk"]
                 ),
-                hnsw_config=self._graph(),
-                quantization_config=self._quantization(),
+                hnsw_config=q.HnswConfigDiff(m=wanted["m"], ef_construct=wanted["ef_construct"]),
+                quantization_config=small if wanted["quantization"] == "int8" else None,
                 wal_config=q.WalConfigDiff(wal_capacity_mb=_LOG_MEGABYTES),
-                shard_number=self._settings["shards"],
-                replication_factor=self._settings["replicas"],
-                write_consistency_factor=self._settings["write_consistency"],
-                on_disk_payload=self._settings["payload_on_disk"],
+                shard_number=wanted["shards"],
+                replication_factor=wanted["replicas"],
+                write_consistency_factor=wanted["write_consistency"],
+                on_disk_payload=wanted["payload_on_disk"],
             )
         except EngineRefused:
             # Another machine may have made it in the meantime: that one is looked at next.
             if not self._ask("collection_exists", self._name):
                 raise
-
-    def _graph(self) -> q.HnswConfigDiff:
-        return q.HnswConfigDiff(m=self._settings["m"], ef_construct=self._settings["ef_construct"])
-
-    def _quantization(self) -> Any:
-        if self._settings["quantization"] == "none":
-            return None
-        scalar = q.ScalarQuantizationConfig(type=q.ScalarType.INT8, quantile=0.99, always_ram=True)
-        return q.ScalarQuantization(scalar=scalar)
 
     def _ordering(self) -> q.WriteOrdering:
         return q.WriteOrdering(self._settings["write_ordering"])
@@ -335,20 +275,3 @@ def _conditions(where: Filter) -> q.Filter:
         must.append(q.FieldCondition(key="created", range=limits))
         must_not.append(q.FieldCondition(key="created", range=q.Range(gte=0.0, lte=0.0)))
     return q.Filter(must=must, must_not=must_not)
-
-
-def _made_with(info: q.CollectionInfo) -> dict[str, Any]:
-    """What a collection was made with, by the names of the settings."""
-    config, params = info.config, info.config.params
-    kinds = {q.ScalarQuantization: "int8", type(None): "none"}
-    values = (
-        params.shard_number or 1,
-        params.replication_factor or 1,
-        params.write_consistency_factor or 1,
-        config.hnsw_config.m,
-        config.hnsw_config.ef_construct,
-        kinds.get(type(config.quantization_config), "another"),
-        isinstance(params.vectors, q.VectorParams) and bool(params.vectors.on_disk),
-        bool(params.on_disk_payload),
-    )
-    return dict(zip(_MADE_WITH, values, strict=True))

@@ -142,21 +142,3 @@ def not_installed(kind: str) -> EngineRefused:
         hint=f'Install it: pip install "retain-bank[{kind}]", or from a checkout: '
         f'pip install ".[{kind}]"',
     )
-
-
-def find_tls_fault(error: BaseException) -> str:
-    """What TLS itself found fault with, however many clients have wrapped it."""
-    from ssl import SSLCertVerificationError, SSLError
-
-    inside: list[object] = [error]
-    seen: list[object] = []
-    while inside:
-        cause = inside.pop()
-        if isinstance(cause, SSLCertVerificationError):
-            return "has a certificate that is not to be trusted"
-        if isinstance(cause, SSLError):
-            return "does not speak the encryption of https://"
-        if isinstance(cause, BaseException) and cause not in seen:
-            seen.append(cause)
-            inside += [cause.__cause__, cause.__context__, *cause.args]
-    return ""

@@ -125,12 +125,6 @@ class Upstash:
         )
         return [Match(str(hit.id), _product(hit.score, function) * length) for hit in found]
 
-    def differences(self) -> list[str]:
-        return []  # its owner makes the index, and nothing of it is ours to set
-
-    def adapt(self) -> None:
-        """Nothing can be changed."""
-
     def drop(self, *, others: bool = False) -> int:
         dropped = 0
         for name in self._spaces():
