@@ -138,9 +138,9 @@ def test_silence_is_explained(
 def test_a_session_below_the_thresholds_shows_its_scores(event: str, home: Path) -> None:
     path = transcript(home / "session.jsonl", "Good morning to you.")
     said = tried(event, "--file", path, "--payload", "payload.json")["says"]
-    assert "No category reaches its threshold (triage.thresholds): " in said
+    assert "Too little was found (score and threshold, triage.thresholds): " in said
     assert "session_summary 0.02 of 0.6" in said
-    assert ("decision 0.00 of 0.4" in said) == (event == "stop")
+    assert "decision 0.00 of 0.4" in said
 
 
 def test_a_write_into_the_bank_is_refused_and_what_was_written_is_judged(bank: Path) -> None:

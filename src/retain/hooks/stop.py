@@ -59,7 +59,7 @@ def answer(call: Call) -> Answer:
         case _:
             session.settle()
             _propose_session(session)
-            return session.finish(session.explain(SUMMARY))
+            return session.finish(session.explain())
 
 
 def _stop(session: Session) -> Answer:
@@ -123,7 +123,7 @@ class Session:
         self._last = call.text("last_assistant_message")
         self._end = transcript.size(self._path)
         self._since = self.state.judged if self.state.judged <= self._end else 0
-        self._is_cut = self._has_proposed = False
+        self._has_proposed = False
         self._notes: list[str] = []  # what went wrong
 
     def finish(self, reason: str = "") -> Answer:
@@ -159,26 +159,24 @@ class Session:
             last = self._last if _digest(self._last) != judged else ""
             messages = [message for message in self.messages if _digest(message.text) != judged]
             self.verdict = triage.judge(messages, self.thresholds, last, self.call.is_late)
-        self._is_cut = self.call.is_late()
 
     def close(self) -> None:
         """Record how far the transcript was judged, unless time ran out."""
-        if not self._is_cut:
+        if not self.call.is_late():
             self.state.judged = self._end
             self.state.last = _digest(self._last) if self._last else ""
 
-    def explain(self, category: str = "") -> str:
-        """Why nothing was found, of any category or of one."""
+    def explain(self) -> str:
+        """Why nothing was found."""
         if not self._path:
             path = self.call.text("transcript_path") or "A transcript"
             return f"{path} cannot be read, or lies where no host keeps transcripts."
         scores = ", ".join(
             f"{name} {score:.2f} of {self.thresholds[name]:g}"
             for name, score in self.verdict.scores.items()
-            if category in ("", name)
         )
         scores = scores or "nothing was said, or none is captured"
-        return f"No category reaches its threshold (triage.thresholds): {scores}."
+        return f"Too little was found (score and threshold, triage.thresholds): {scores}."
 
     def write_message(self) -> str:
         """What the agent is told to save; what it drafts from is written to files."""
