@@ -245,11 +245,11 @@ def test_entries_that_are_none_are_passed_over(filed: Filed) -> None:
 
 def test_lists_of_either_kind_of_store(filed: Filed) -> None:
     records = filed.records
-    assert records.lines() == []
+    assert index_md.list_records(filed.app.bank) == []
     filed.file()
     filed.file("decisions/two", title="Two")
     filed.app.archive("decisions/two")
-    (line,) = records.lines()
+    (line,) = index_md.list_records(filed.app.bank)
     assert (line.display, line.title) == ("DECISION", "Use Postgres")
     assert index_md.parse(records.read_list() or "") == [line]
     assert records.health()[1]

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from retain.bank.bank import Bank
 from retain.bank.files import Directory
 from retain.errors import NotFound, RetainError
+from retain.locate import project_of
 from retain.text.sanitize import strip_invisible
 
 HEADER: Final = (
@@ -139,8 +140,8 @@ def _split(text: str) -> list[str]:
 
 
 def list_records(bank: Bank) -> list[Line]:
-    """The records in force, as lines of the bank's index."""
-    project = os.path.dirname(os.path.dirname(bank.root))
+    """The records in force, as lines of an index; a store that keeps one has them in JSON."""
+    project = project_of(bank.root)
     return [
         Line(
             memory.type.upper(),
@@ -149,10 +150,10 @@ def list_records(bank: Bank) -> list[Line]:
             memory.tags,
         )
         for memory in bank.memories()
-        if memory.path.endswith(".json")
+        if memory.status == "active"
         and not memory.problem
-        and "type" in memory.meta
-        and memory.status == "active"
+        and ("type" if memory.path.endswith(".json") else "content") in memory.meta
+        and (memory.path.endswith(".json") or not bank.kind.listing)
     ]
 
 

@@ -323,7 +323,7 @@ def _index(args: Args) -> Output:
         text = report.report_rebuild(count, os.path.join(bank.root, bank.kind.listing))
     elif args.rebuild:
         app.rebuild()
-        text = f"Rebuilt the index with {len(records.lines())} entries at {bank.root}"
+        text = f"Rebuilt the index with {len(index_md.list_records(bank))} entries at {bank.root}"
     elif args.health:
         text, _ = records.health("memories")
     elif args.gc:
@@ -336,7 +336,7 @@ def _index(args: Args) -> Output:
     elif (listed := records.read_list()) is None:
         text, is_valid = report.NO_INDEX, not args.validate
     elif args.validate:
-        lines = records.lines()
+        lines = index_md.list_records(bank)
         differences = index_md.differences(listed, lines)
         entries = len(index_md.parse(listed))
         text, is_valid = report.report_validation(entries, len(lines), differences)

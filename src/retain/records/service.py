@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from retain.bank import index_md
 from retain.bank.bank import Bank, LockedMemory
-from retain.bank.index_md import Line, clean_title
+from retain.bank.index_md import clean_title
 from retain.bank.markdown import MemoryInput, admit, edit_file, refuse_secret_names
 from retain.categories import Category, Rules
 from retain.errors import BadName, Conflict, RecordError, RetainError, Unreadable, UsageError
@@ -374,7 +374,9 @@ class Records:
     def health(self, noun: str = "typed memories") -> tuple[str, bool]:
         """Report on the typed memories, and whether all is well."""
         text = self.read_list()
-        differences = None if text is None else index_md.differences(text, self.lines())
+        differences = (
+            None if text is None else index_md.differences(text, index_md.list_records(self.bank))
+        )
         return report.report_health(list(self._typed_memories()), differences, noun)
 
     def candidate(
@@ -396,21 +398,11 @@ class Records:
             best = match.select(memories, news, self.rules.match_strategy)
         return match.decide(kind, best, event, self.project)
 
-    def lines(self) -> list[Line]:
-        """Return the active typed memories as lines of index.md."""
-        if self.bank.kind.listing:
-            return index_md.list_records(self.bank)
-        return [
-            Line(memory.type.upper(), memory.title, self.relative_path(memory.path), memory.tags)
-            for memory in self._typed_memories()
-            if memory.status == "active"
-        ]
-
     def read_list(self) -> str | None:
         """Return index.md as it stands, None without one; what it would be where none is kept."""
         if self.bank.kind.listing:
             return index_md.read(self.bank)
-        return index_md.render(self.lines())
+        return index_md.render(index_md.list_records(self.bank))
 
     def relative_path(self, path: str) -> str:
         """Return a file's path as the project calls it."""
