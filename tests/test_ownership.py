@@ -1,48 +1,11 @@
-"""Which files are a bank's: those are Retain's to write, except a few that are a person's."""
+"""Banks that a variable or another tool's config names; tests/hooks/test_pre_tool.py has the rest."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-import pytest
-
 from retain.ownership import bank_of
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        ".retain/knowledge/a.md",
-        ".retain/config.toml",
-        ".retain/sessions.db",
-        ".retain/.index/index.db",
-        ".RETAIN/knowledge/a.md",
-        ".memories/a.md",
-        ".claude/memory/decisions/a.json",
-        "deep/down/.retain/a.md",
-    ],
-)
-def test_a_file_of_a_bank_is_not_a_persons_to_write(home: Path, name: str) -> None:
-    path = str(home / "work" / name)
-    root = bank_of(path, str(home / "work"), os.environ)
-    assert root
-    assert path.startswith(f"{root}/")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "src/app.py",
-        ".retain/USER.md",
-        ".retain/MEMORY.md",
-        ".retain/skills/deploy/SKILL.md",
-        ".retainer/a.md",
-        ".claude/settings.json",
-    ],
-)
-def test_every_other_file_is(home: Path, name: str) -> None:
-    assert bank_of(str(home / "work" / name), str(home / "work"), os.environ) == ""
 
 
 def test_a_bank_that_a_variable_names_is_one(home: Path) -> None:

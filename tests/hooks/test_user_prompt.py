@@ -111,18 +111,6 @@ def test_a_memory_comes_once_in_a_conversation_unless_it_changed(lantern: Path) 
     assert "olive" in prompt(ASKED)
 
 
-def test_what_found_no_room_comes_the_next_time(
-    bank: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(3):
-        put(f"n{number}", f"The lantern of room {number} burns whale oil.")
-    monkeypatch.setenv("RETAIN_RETRIEVAL_BUDGET", "80")
-    seen = [prompt(ASKED) for _ in range(4)]
-    shown = [line for text in seen for line in text.split("\n") if line.startswith("- [")]
-    assert len(shown) == len(set(shown)) == 3
-    assert seen[-1] == ""
-
-
 # As the files are now
 
 
