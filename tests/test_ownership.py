@@ -1,4 +1,4 @@
-"""Banks that a variable or another tool's config names; tests/hooks/test_pre_tool.py has the rest."""
+"""Banks that a variable or a config names; tests/hooks/test_pre_tool.py has the rest."""
 
 from __future__ import annotations
 
