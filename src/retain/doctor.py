@@ -70,7 +70,7 @@ def examine(bank: Bank, rules: Rules, inbox: Inbox, index: Index | None) -> Find
         statuses[status] += count
     trashed = proposals = 0
     try:
-        trashed = len(bank.trashed())
+        trashed = len(bank.trash.entries())
     except RetainError as error:
         problems.append(Problem(bank.root, error.message))
     try:

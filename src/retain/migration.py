@@ -420,7 +420,7 @@ def _thrown_chats(bank: Bank) -> set[str]:
 
 def _thrown(bank: Bank, collection: str) -> Iterator[tuple[str, bytes]]:
     """What lies in the trash of a collection, as far as it can be read."""
-    for one in bank.trashed():
+    for one in bank.trash.entries():
         if one.collection == collection:
             with (
                 contextlib.suppress(RetainError),

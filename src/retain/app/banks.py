@@ -473,7 +473,7 @@ def _explain(error: NotFound, ref: str, collection: str | None, banks: Sequence[
                 details={"merged_into": heir},
             )
     for bank in banks:
-        if trashed := bank.find_trashed(ref, collection):
+        if trashed := bank.trash.find(ref, collection):
             return NotFound(
                 f"{ref!r} was deleted on {trashed.deleted_at} and is in the trash",
                 hint=f"Bring it back: retain restore {ref}",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from retain.bank.bank import LockedMemory, matches_hash, set_own_id
+from retain.bank.bank import LockedMemory, matches_hash
 from retain.bank.files import changed_error
 from retain.bank.markdown import (
     MemoryInput,
@@ -27,6 +27,7 @@ from retain.bank.markdown import (
     refuse_secret_names,
     replace_text,
     revise,
+    set_own_id,
     touch,
 )
 from retain.config import whole
@@ -475,19 +476,19 @@ def restore(
 
 def trashed(banks: Banks) -> Sequence[Trashed]:
     """What can be brought back, newest first."""
-    return banks.bank.trashed()
+    return banks.bank.trash.entries()
 
 
 def is_deleted(banks: Banks, ref: str, collection: str | None = None) -> bool:
     """Whether a reference names a memory in the trash, and none in force."""
     bank = banks.bank
-    return not bank.holds(ref, collection) and bank.find_trashed(ref, collection) is not None
+    return not bank.holds(ref, collection) and bank.trash.find(ref, collection) is not None
 
 
 def untrash(banks: Banks, name: str, *, collection: str | None = None, to_id: str = "") -> Written:
     """Bring a deleted memory back."""
     _refuse_secret_names(banks, to_id)
-    written = banks.bank.untrash(name, collection=collection, to_id=to_id)
+    written = banks.bank.trash.restore(name, collection=collection, to_id=to_id)
     return _finish(banks, written, f"restore {written.memory.ref}", ())
 
 
@@ -495,12 +496,12 @@ def empty_trash(banks: Banks, before: str = "") -> Sequence[Trashed]:
     """Destroy what is in the trash for good, with its earlier texts and all their vectors."""
     bank = banks.bank
     texts: list[Memory] = []
-    for entry in bank.trashed():
+    for entry in bank.trash.entries():
         if not before or entry.deleted_at < before:
             with contextlib.suppress(RetainError):  # too large, or gone: it has no vectors
-                memory = bank.read_trashed(entry)
+                memory = bank.trash.read(entry)
                 texts += [memory, *bank.read_versions(memory)]
-    destroyed = bank.empty_trash(before)
+    destroyed = bank.trash.empty(before)
     if texts:
         banks.index().forget_vectors(texts)
     return destroyed

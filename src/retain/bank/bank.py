@@ -20,8 +20,8 @@ from retain.bank.files import (
     versions_dir,
 )
 from retain.bank.listing import Entry, Listing, Stamp
-from retain.bank.markdown import edit_file, parse_file
-from retain.errors import BadName, Conflict, LimitExceeded, NotFound, RetainError, UsageError
+from retain.bank.markdown import parse_file, set_own_id
+from retain.errors import BadName, Conflict, LimitExceeded, NotFound, RetainError
 from retain.locate import BankLocation
 from retain.memory import (
     KINDS,
@@ -48,6 +48,11 @@ class Bank:
         self.kind = KINDS[location.kind]
         self.max_bytes = max_bytes
         self.max_versions = max_versions
+
+    @property
+    def trash(self) -> trash.Trash:
+        """What was deleted here."""
+        return trash.Trash(self)
 
     # Reading
 
@@ -110,7 +115,7 @@ class Bank:
         """Each collection and its open directory; one that cannot be read is a problem."""
         if not self.location.exists:  # a bank that nobody has written to yet
             return
-        with self._open() as root:
+        with self.open() as root:
             names = listing.list_collections(root, self.kind, problems)
             for name in reversed(names) if reverse else names:
                 if collection is None or key(name) == key(collection):
@@ -119,7 +124,7 @@ class Bank:
                         yield name, folder
 
     @contextlib.contextmanager
-    def _open(self) -> Iterator[Directory]:
+    def open(self) -> Iterator[Directory]:
         with Directory.open(self.root) as root:
             if os.path.lexists(os.path.join(root.path, TRASH, JOURNAL)):
                 # A killed import is undone before anyone reads half of it. One that is still under
@@ -133,7 +138,7 @@ class Bank:
 
     def find(self, ref: str, collection: str | None = None) -> Memory:
         """The one memory a reference names, or NotFound or Ambiguous."""
-        with self._open() as root, self._find(root, ref, collection) as (_, memory):
+        with self.open() as root, self._find(root, ref, collection) as (_, memory):
             return memory
 
     @contextlib.contextmanager
@@ -168,7 +173,7 @@ class Bank:
 
     def holds(self, ref: str, collection: str | None = None) -> bool:
         """Whether a reference names a memory here, or several."""
-        with contextlib.suppress(NotFound), self._open() as root:
+        with contextlib.suppress(NotFound), self.open() as root:
             return bool(listing.match_entries(root, self.kind, *split_ref(ref, collection)))
         return False
 
@@ -182,41 +187,18 @@ class Bank:
         entry, gone = Entry(collection, name), (NotFound, FileNotFoundError)
         if "/" in name or not name.endswith(SUFFIXES):
             return None
-        with contextlib.suppress(*gone), self._open() as root, root.child(collection) as folder:
+        with contextlib.suppress(*gone), self.open() as root, root.child(collection) as folder:
             if written is None:
                 return self.read(folder, entry)
             facts = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
             return self.parse(folder.path, entry, written), Stamp.of(facts)
         return None
 
-    def trashed(self) -> list[Trashed]:
-        """What can be brought back, newest first."""
-        if not self.location.exists:
-            return []
-        with self._open() as root:
-            return trash.list_trash(root)
-
-    def find_trashed(self, ref: str, collection: str | None = None) -> Trashed | None:
-        """The newest deleted memory that a reference names, or that very entry of the trash."""
-        named, slash, tail = ref.rpartition("/")
-        collection = named if slash else collection
-        for entry in self.trashed():
-            is_there = collection is None or key(entry.collection) == key(collection)
-            if is_there and (tail == entry.name or key(tail) == key(entry.id)):
-                return entry
-        return None
-
-    def read_trashed(self, entry: Trashed) -> Memory:
-        """Return a deleted memory as it was."""
-        with self._open() as root, root.descend(TRASH, entry.collection) as folder:
-            memory, _ = self.read(folder, Entry(entry.collection, entry.name))
-            return memory._replace(id=entry.id)
-
     def versions(self, memory: Memory) -> list[history.Numbered]:
         """The numbered versions of a memory, oldest first."""
         with (
             contextlib.suppress(NotFound),
-            self._open() as root,
+            self.open() as root,
             versions_dir(root, memory.collection, memory.id) as folder,
         ):
             return history.list_versions(folder)
@@ -227,7 +209,7 @@ class Bank:
         for version in self.versions(memory):
             if version.number == number:
                 name = (memory.collection, memory.id)
-                with self._open() as root, versions_dir(root, *name) as folder:
+                with self.open() as root, versions_dir(root, *name) as folder:
                     return folder.read(version.name, self.max_bytes)
         return None
 
@@ -257,7 +239,7 @@ class Bank:
     def lock_memory(self, ref: str, collection: str | None = None) -> Iterator[LockedMemory]:
         """The memory a reference names, as it is now that nobody else may write."""
         with (
-            self._open() as root,
+            self.open() as root,
             locked(root),
             self._find(root, ref, collection) as (folder, memory),
             WriteTransaction.open(root, memory.path) as transaction,
@@ -405,65 +387,6 @@ class Bank:
             undo.pop_all()
             return after, trashed
 
-    # The trash
-
-    def untrash(self, wanted: str, *, collection: str | None = None, to_id: str = "") -> Written:
-        """Bring back the newest trashed memory of that id, or that very trash entry."""
-        entry = self.find_trashed(wanted, collection)
-        if entry is None:
-            raise NotFound(
-                f"there is no {wanted!r} in the trash of {self.root}",
-                hint="`retain trash list` shows what can be brought back.",
-            )
-        if entry.collection == trash.CHATS:
-            raise UsageError(
-                f"{entry.id} is a chat, not a memory",
-                hint=f"Bring it back: retain sessions import {entry.path}",
-            )
-        suffix = os.path.splitext(entry.name)[1]
-        suffix = suffix if suffix in SUFFIXES else ".md"
-        with self.lock_name(entry.collection, to_id or entry.id, suffix) as target:
-            new = target.memory
-            if not target.is_new:
-                command = f"`retain restore --trash {entry.name} --id NEW`"
-                raise taken_error(new.path, f"Bring it back under another id: {command}.")
-            written = target.create(set_own_id(self.read_trashed(entry)._replace(id=new.id)))
-            try:
-                trash.purge(target.transaction, entry)
-            except OSError:
-                target.transaction.remove(target.folder, os.path.basename(new.path))
-                raise
-            return written._replace(status="restored")
-
-    def keep_conflict(self, memory: Memory, text: str) -> Trashed:
-        """Keep in the trash what someone meant to make of a memory, as JSON."""
-        with self.transaction(memory.path) as transaction:
-            name = f"{memory.id}.json"
-            return trash.add_conflict(transaction, name, memory.collection, f"{text}\n".encode())
-
-    def purge(self, trashed: Trashed) -> None:
-        """Destroy one entry of the trash for good."""
-        with self.transaction(trashed.path) as transaction:
-            trash.purge(transaction, trashed)
-
-    def empty_trash(self, before: str = "") -> list[Trashed]:
-        """Destroy what is in the trash, or was deleted before a time, and its earlier texts."""
-        with self.transaction(TRASH) as transaction:
-            root = transaction.root
-            entries = trash.list_trash(root)
-            purged = [entry for entry in entries if not before or entry.deleted_at < before]
-            for entry in purged:
-                trash.purge(transaction, entry)
-            left = {(entry.collection, entry.id) for entry in trash.list_trash(root)}
-            for collection, name in {(entry.collection, entry.id) for entry in purged} - left:
-                with contextlib.suppress(NotFound), root.child(collection) as folder:
-                    if any(folder.has(f"{name}{suffix}") for suffix in SUFFIXES):
-                        continue  # another memory has the name by now, and the versions with it
-                with contextlib.suppress(NotFound), versions_dir(root, collection, name) as kept:
-                    for version in history.list_versions(kept):
-                        transaction.remove(kept, version.name)
-        return purged
-
     # What every write shares
 
     @contextlib.contextmanager
@@ -587,31 +510,13 @@ class LockedMemory(NamedTuple):
                 history.move_versions(transaction, *places)
                 undo.callback(history.move_versions, transaction, *places[::-1])
                 moved = bank.parse(there.path, entry, self.memory.data)
-                written = LockedMemory(bank, transaction, there, moved).set_own_id("moved")
+                # A kill before this leaves a stale `id:`, which status reports: the name is the id.
+                written = LockedMemory(bank, transaction, there, moved).write(set_own_id(moved))
                 undo.pop_all()
-            return written
-
-    def set_own_id(self, status: str) -> Written:
-        """Make a file's own `id:` agree with its name after it got a new one.
-
-        The name is the identity. A kill before this leaves a stale `id:`, which status reports;
-        the memory itself is in one place at every moment.
-        """
-        memory = self.memory
-        if str(memory.meta.get("id", memory.id)) == memory.id:
-            return Written(memory, status)
-        written = self.write(set_own_id(memory), status=status)
-        return written._replace(status=status)
+            return written._replace(status="moved")
 
 
 def matches_hash(memory: Memory, expect: str) -> bool:
     """Whether a memory has the hash, or the beginning of it, that somebody has read."""
     wanted = expect.removeprefix("sha256:").lower()
     return not expect or (len(wanted) >= 8 and memory.hash.startswith(wanted))
-
-
-def set_own_id(memory: Memory) -> bytes:
-    """A memory's bytes with its own `id:` set to its name, if it states one."""
-    if memory.problem or "id" not in memory.meta:
-        return memory.data
-    return edit_file(memory.path, memory.data, {"id": memory.id})

@@ -408,3 +408,10 @@ def touch(memory: Memory, meta: Mapping[str, object], data: bytes) -> bytes:
     if data == memory.data or is_moved or not meta:
         return data
     return edit_file(memory.path, data, {"updated_at": now()})
+
+
+def set_own_id(memory: Memory) -> bytes:
+    """A memory's bytes with its own `id:` set to its name, if it states one."""
+    if memory.problem or str(memory.meta.get("id", memory.id)) == memory.id:
+        return memory.data
+    return edit_file(memory.path, memory.data, {"id": memory.id})

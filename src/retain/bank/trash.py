@@ -6,11 +6,24 @@ import contextlib
 import os
 import re
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from retain.bank.files import TRASH, Directory, WriteTransaction, changed_error
-from retain.errors import NotFound, Unsafe
-from retain.memory import Memory, Trashed
+from retain.bank.files import (
+    TRASH,
+    Directory,
+    WriteTransaction,
+    changed_error,
+    taken_error,
+    versions_dir,
+)
+from retain.bank.history import list_versions
+from retain.bank.listing import Entry
+from retain.bank.markdown import set_own_id
+from retain.errors import NotFound, Unsafe, UsageError
+from retain.memory import SUFFIXES, Memory, Trashed, Written, key
+
+if TYPE_CHECKING:
+    from retain.bank.bank import Bank
 
 CHATS: Final = ".sessions"  # where deleted chats lie in it; no collection can be called so
 CONFLICT: Final = ".conflict"  # how the id of a text ends that lost a race
@@ -96,3 +109,90 @@ def _describe(folder: Directory, name: str, collection: str) -> Trashed:
     else:
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(facts.st_ctime))
     return Trashed(name, stem, collection, when, os.path.join(folder.path, name), facts.st_size)
+
+
+class Trash:
+    """What was deleted from a bank, and how it comes back."""
+
+    def __init__(self, bank: Bank) -> None:
+        self.bank = bank
+
+    def entries(self) -> list[Trashed]:
+        """What can be brought back, newest first."""
+        if not self.bank.location.exists:
+            return []
+        with self.bank.open() as root:
+            return list_trash(root)
+
+    def find(self, ref: str, collection: str | None = None) -> Trashed | None:
+        """The newest deleted memory that a reference names, or that very entry of the trash."""
+        named, slash, tail = ref.rpartition("/")
+        collection = named if slash else collection
+        for entry in self.entries():
+            is_there = collection is None or key(entry.collection) == key(collection)
+            if is_there and (tail == entry.name or key(tail) == key(entry.id)):
+                return entry
+        return None
+
+    def read(self, entry: Trashed) -> Memory:
+        """Return a deleted memory as it was."""
+        with self.bank.open() as root, root.descend(TRASH, entry.collection) as folder:
+            memory, _ = self.bank.read(folder, Entry(entry.collection, entry.name))
+            return memory._replace(id=entry.id)
+
+    def restore(self, wanted: str, *, collection: str | None = None, to_id: str = "") -> Written:
+        """Bring back the newest trashed memory of that id, or that very trash entry."""
+        entry = self.find(wanted, collection)
+        if entry is None:
+            raise NotFound(
+                f"there is no {wanted!r} in the trash of {self.bank.root}",
+                hint="`retain trash list` shows what can be brought back.",
+            )
+        if entry.collection == CHATS:
+            raise UsageError(
+                f"{entry.id} is a chat, not a memory",
+                hint=f"Bring it back: retain sessions import {entry.path}",
+            )
+        suffix = os.path.splitext(entry.name)[1]
+        suffix = suffix if suffix in SUFFIXES else ".md"
+        with self.bank.lock_name(entry.collection, to_id or entry.id, suffix) as target:
+            new = target.memory
+            if not target.is_new:
+                command = f"`retain restore --trash {entry.name} --id NEW`"
+                raise taken_error(new.path, f"Bring it back under another id: {command}.")
+            written = target.create(set_own_id(self.read(entry)._replace(id=new.id)))
+            try:
+                purge(target.transaction, entry)
+            except OSError:
+                target.transaction.remove(target.folder, os.path.basename(new.path))
+                raise
+            return written._replace(status="restored")
+
+    def keep_conflict(self, memory: Memory, text: str) -> Trashed:
+        """Keep in the trash what someone meant to make of a memory, as JSON."""
+        with self.bank.transaction(memory.path) as transaction:
+            name = f"{memory.id}.json"
+            return add_conflict(transaction, name, memory.collection, f"{text}\n".encode())
+
+    def purge(self, trashed: Trashed) -> None:
+        """Destroy one entry of the trash for good."""
+        with self.bank.transaction(trashed.path) as transaction:
+            purge(transaction, trashed)
+
+    def empty(self, before: str = "") -> list[Trashed]:
+        """Destroy what is in the trash, or was deleted before a time, and its earlier texts."""
+        with self.bank.transaction(TRASH) as transaction:
+            root = transaction.root
+            entries = list_trash(root)
+            purged = [entry for entry in entries if not before or entry.deleted_at < before]
+            for entry in purged:
+                purge(transaction, entry)
+            left = {(entry.collection, entry.id) for entry in list_trash(root)}
+            for collection, name in {(entry.collection, entry.id) for entry in purged} - left:
+                with contextlib.suppress(NotFound), root.child(collection) as folder:
+                    if any(folder.has(f"{name}{suffix}") for suffix in SUFFIXES):
+                        continue  # another memory has the name by now, and the versions with it
+                with contextlib.suppress(NotFound), versions_dir(root, collection, name) as kept:
+                    for version in list_versions(kept):
+                        transaction.remove(kept, version.name)
+        return purged

@@ -164,7 +164,7 @@ def _change(app: App, memory: Memory, record: dict[str, object], args: Args) -> 
             error.details = {"expected_hash": memory.hash, "current_hash": current}
         if action == "update" and args.input == "-":  # what came through a pipe is nowhere else
             text = json.dumps(record, ensure_ascii=False, indent=2)
-            aside = app.bank.keep_conflict(memory, text)
+            aside = app.bank.trash.keep_conflict(memory, text)
             error.hint += f" Your record is in the trash as {aside.name}."
         raise
 

@@ -339,7 +339,7 @@ class Facts:
         """Of the facts of orphaned bullets, those that nobody seems to have put away."""
         gone = orphans - unreadable
         if gone:
-            trashed = self._app.bank.trashed()
+            trashed = self._app.bank.trash.entries()
             gone -= {_digest(entry.id) for entry in trashed if entry.collection == COLLECTION}
         return (orphans & unreadable) | (gone if _is_accident(len(gone), listed) else set())
 

@@ -329,7 +329,7 @@ class Records:
                 changes[memory.path] = None
                 deleted.append(aged)
                 if not self.rules.archive_retired:
-                    self.bank.purge(trashed)
+                    self.bank.trash.purge(trashed)
         return Collected(deleted, retired, problems, changes)
 
     def _find_aged(self) -> tuple[list[Aged], list[Aged], list[str]]:
