@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Final
 
-from retain.bank.files import Directory, locked
 from retain.errors import Busy, NewerFormat, RetainError
 from retain.locate import is_network, make_private_directory, open_directory
 
@@ -343,6 +342,8 @@ def _locked(directory: str, seconds: float) -> Iterator[None]:
     Never for ever: Python may let go of a forgotten index at any moment, also while this very
     thread opens another one of the same bank.
     """
+    from retain.bank.files import Directory, locked  # 4 ms, which a hook that only looks spares
+
     with open_directory(directory) as fd, locked(Directory(directory, fd), seconds):
         yield
 
