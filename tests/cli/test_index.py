@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import threading
-import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -81,73 +77,6 @@ def test_rebuilt_index_answers_as_before_and_keeps_its_vectors(
     assert again["vectors"] == first["vectors"]
     assert done("search", "plan words", "--json") == before
     assert {path: path.read_bytes() for path in (bank / "memories").iterdir()} == files
-
-
-class _Server(ThreadingHTTPServer):
-    """An OpenAI-compatible embedder that stops answering after so many batches."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.patience = 1
-        self.asked = threading.Event()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-
-    def do_POST(self) -> None:
-        length = int(self.headers["Content-Length"])
-        texts = json.loads(self.rfile.read(length))["input"]
-        texts = [texts] if isinstance(texts, str) else texts
-        if self.server.patience <= 0:
-            self.server.asked.set()
-            time.sleep(60)
-            return
-        if len(texts) > 1:
-            self.server.patience -= 1
-        vectors = [{"index": n, "embedding": [1.0, 0.0, n / 100]} for n, _ in enumerate(texts)]
-        body = json.dumps({"data": vectors, "model": "m"}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing on the terminal."""
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
-    server = _Server()
-    server.daemon_threads = True
-    server.block_on_close = False
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    address = f"http://127.0.0.1:{server.server_port}/v1/embeddings"
-    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", address)
-    monkeypatch.setenv("RETAIN_RECALL_MODEL", "m")
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.mark.slow
-def test_interrupted_index_goes_on_where_it_stopped(bank: Path, server: _Server) -> None:
-    many(bank, 100)
-    child = subprocess.Popen(
-        [*command(), "index"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
-    )
-    assert server.asked.wait(60)
-    child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=30)
-    assert (child.returncode, out) == (130, "")
-    assert "goes on where it stopped" in err
-    server.patience = 1_000_000
-    told = json.loads(done("index --json"))
-    assert 0 < told["vectors_made"] < told["vectors"] == told["chunks"]
-    assert call("doctor").code == 0
 
 
 # watch

@@ -99,8 +99,7 @@ def _get(app: App, args: Args) -> Output:
     """Show a memory, as it is or as it was.
 
     An id alone is looked for in every collection, in the project's bank and then in yours.
-    A brief calls each memory by a handle, which is understood here too. What was merged or
-    superseded says by which.
+    The handles of a brief work too. A memory that was merged or superseded names its successor.
 
       retain get gpu-patterns
       retain get m:4f2a
@@ -283,7 +282,7 @@ def _update(app: App, args: Args) -> Output:
 def _append(app: App, args: Args) -> Output:
     """Add text to the end of a memory.
 
-    The text is added two line breaks after what is there.
+    The text is added after an empty line.
 
       retain append gpu-patterns "- Metal 3 has mesh shaders"
       echo "- Metal 3 has mesh shaders" | retain append gpu-patterns -

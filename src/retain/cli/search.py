@@ -45,9 +45,9 @@ def _search(app: App, args: Args) -> Output:
     """Find memories by words and by meaning.
 
     Words and meaning count together; a question may name people, files and dates. Files that
-    changed since the last command are taken in first. Each hit says how it is scored (0 to 1),
-    where it stands, and whether a file it links to changed, moved or went since it was written,
-    or is yet to be made.
+    changed since the last command are indexed first. Each hit shows its score (0 to 1), its place
+    in the file, and whether a file it links to has changed, moved or been deleted since it was
+    written, or does not exist yet.
 
       retain search "GPU acceleration"
       retain search "what did we decide about tokens last week" --type decision --since 30d
@@ -226,8 +226,8 @@ def _linked(app: App, document: str, query: str, limit: int) -> Output:
     A memory links to a file by naming it in double brackets: [[src/auth.py]]. The words
     around it tell how: mentions, plans, refactors, debugs, related_to. Each link says whether
     the file is still what it was: fresh, changed, moved or gone; planned is one that never was.
-    DOC is a path from where you stand, from the project's root as links have it, or a whole one;
-    a file that moved is found by its new name too.
+    DOC is a path from the current directory or from the project's root, or an absolute one. A file
+    that was renamed in git is found by its new name too.
 
       retain linked src/auth.py
       retain linked src/auth.py "refactor plans" --limit 10 --json
@@ -295,9 +295,9 @@ def _related(app: App, ref: str, limit: int) -> Output:
 def _graph(app: App, ref: str | None, depth: int, args: Args) -> Output:
     """Draw links, backlinks, linked files and dangling links.
 
-    The whole bank, or what is within some steps of one memory or file, in both directions.
-    Files outside the bank say how they are now; a link that leads nowhere says so; ↑ marks what
-    is drawn elsewhere already.
+    Shows the whole bank, or what is within a few steps of one memory or file, in both directions.
+    Linked files show their state, and links that lead nowhere say so; ↑ marks what is drawn in
+    full elsewhere.
 
       retain graph
       retain graph auth-plan --depth 1
