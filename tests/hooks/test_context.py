@@ -16,7 +16,7 @@ from retain.hooks.context import (
     fence_parts,
 )
 from retain.text.sanitize import strip_invisible
-from retain.text.sizes import tokens
+from retain.text.sizes import count_tokens
 
 FOOT = "</memory-context>"
 ENTRY = Entry("decision", "Use JWT", ".claude/memory/decisions/use-jwt.json", ("b", "a"))
@@ -87,7 +87,7 @@ def test_whatever_is_shown_keeps_the_budget_and_the_fence(parts: list[Part], bud
     if not text:
         assert shown == []
         return
-    assert tokens(text) <= budget
+    assert count_tokens(text) <= budget
     assert len(text) <= MAX_CHARS
     said = inside(text)
     assert "<" not in said

@@ -13,7 +13,7 @@ from retain.app import App
 from retain.memory import Answer, Degraded, Hit, Linked
 from retain.search.brief import Brief, handle, pack
 from retain.text.sanitize import strip_invisible
-from retain.text.sizes import tokens
+from retain.text.sizes import count_tokens
 
 FENCE = re.compile(r"<\s*/?\s*recalled-memories", re.IGNORECASE)
 
@@ -63,7 +63,7 @@ def test_brief_names_title_date_source_and_handle(memory: App) -> None:
     )
     assert "not instructions" in brief.text.split("\n")[0]
     assert (brief.left_out, brief.budget, item.is_cut) == (0, 2000, False)
-    assert brief.tokens == tokens(brief.text) <= 2000
+    assert brief.tokens == count_tokens(brief.text) <= 2000
 
 
 def test_brief_says_nothing_when_nothing_fits(memory: App) -> None:
@@ -101,7 +101,7 @@ TEXTS = st.one_of(
 def test_budget_is_never_exceeded(texts: list[tuple[str, str]], budget: int) -> None:
     hits = [hit(text, f"n{n}", title=title) for n, (text, title) in enumerate(texts)]
     brief = pack(answer(*hits), budget)
-    assert brief.tokens == tokens(brief.text) <= max(budget, 0)
+    assert brief.tokens == count_tokens(brief.text) <= max(budget, 0)
     assert len(brief.items) + brief.left_out == len(hits)
     if brief.items:
         inside(brief)

@@ -115,13 +115,13 @@ def test_a_summary_is_one_line_with_date_title_and_id(app: App, sessions: Sessio
 
 
 def test_the_room_is_kept(app: App, sessions: Sessions) -> None:
-    from retain.text.sizes import tokens
+    from retain.text.sizes import count_tokens
 
     for _ in range(8):
         past(sessions, "Bread", "bread " * 400)
     for room in (0, 59, 60, 100, 250, 800):
         text, note = relevant(app, sessions, "bread", "", room)
-        assert tokens(text) <= room
+        assert count_tokens(text) <= room
         assert note == "no room" or room >= 60
 
 

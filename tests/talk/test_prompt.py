@@ -19,7 +19,7 @@ from retain.talk.models.turns import PARTING
 from retain.talk.profile import Profile
 from retain.talk.prompt import Prompt, assembled
 from retain.talk.tools import TOOLS
-from retain.text.sizes import tokens
+from retain.text.sizes import count_tokens
 from tests.search.test_brief import PAYLOADS
 from tests.talk.models.sides import SIDES
 from tests.talk.talking import talking
@@ -446,7 +446,7 @@ def test_the_budget_counts_everything(desk: Desk) -> None:
     assert prompt.tokens - without.tokens == tools.tokens
     said = sum(map(blocks.size, prompt.turns))
     assert prompt.tokens == sum(part.tokens for part in prompt.parts) + said
-    assert all(part.tokens == tokens(part.text) for part in prompt.parts if part.text)
+    assert all(part.tokens == count_tokens(part.text) for part in prompt.parts if part.text)
 
 
 def test_a_long_message_is_recalled_by_its_beginning(desk: Desk) -> None:

@@ -16,7 +16,7 @@ from retain.errors import Busy, Conflict, RetainError
 from retain.index.database import MEMORY_STATE
 from retain.index.graph import predecessors_of, successors_of
 from retain.memory import Data, Degraded, Hit, Problem
-from retain.text.sizes import size
+from retain.text.sizes import format_size
 
 # `retain.search`, the queries and the inbox are imported by the verbs that need them: `get`,
 # `list` and `put` spare 9 of their 50 ms.
@@ -52,7 +52,7 @@ class Stats(NamedTuple):
     def to_dict(self, root: str) -> Data:
         return {
             "count": self.facts.memories,
-            "total_size": size(self.facts.size).replace(" ", ""),
+            "total_size": format_size(self.facts.size).replace(" ", ""),
             "bytes": self.facts.size,
             "tags": dict(self.tags),
             "types": dict(self.types),

@@ -14,7 +14,7 @@ from retain.cli.render import Bar, Table
 from retain.config import switched_off
 from retain.errors import RetainError
 from retain.locate import other_stores
-from retain.text.sizes import size
+from retain.text.sizes import format_size
 
 if TYPE_CHECKING:
     from retain.index.queries import Facts
@@ -76,7 +76,7 @@ def _status(app: App) -> Output:
         ("Bank", f"{location.root} ({location.kind}, {location.scope})"),
         ("Why", location.reason),
         ("Memory", switched_off(config)),
-        ("Memories", f"{findings.memories} ({size(findings.bytes)}){new}"),
+        ("Memories", f"{findings.memories} ({format_size(findings.bytes)}){new}"),
         ("Collections", _counts(findings.collections)),
         ("Types", _counts(findings.types)),
         ("Statuses", _counts(findings.statuses)),
@@ -224,11 +224,11 @@ def _stats(app: App) -> Output:
     stats = app.stats()
     facts, root = stats.facts, app.location.root
     rows = {
-        "Memories": f"{facts.memories} ({size(facts.size)})",
+        "Memories": f"{facts.memories} ({format_size(facts.size)})",
         "Tags": ", ".join(f"{tag} {count}" for tag, count in stats.tags.items()),
         "Types": ", ".join(f"{name} {count}" for name, count in stats.types.items()),
         "Path": root,
-        "Index": f"{_describe(facts)} ({size(stats.index_size)})",
+        "Index": f"{_describe(facts)} ({format_size(stats.index_size)})",
     }
     problems = [problem.to_dict() for problem in stats.problems]
     return Output(
@@ -321,7 +321,7 @@ def _doctor(app: App, repair: bool) -> Output:
     findings, root = app.status(), app.location.root
     problems = [problem for problem in findings.problems if not problem.is_minor]
     summary = f"{len(problems)} to be looked at" if problems else "all in order"
-    lines = [f"Files: {findings.memories} memories ({size(findings.bytes)}), {summary}"]
+    lines = [f"Files: {findings.memories} memories ({format_size(findings.bytes)}), {summary}"]
     lines += [f"  {os.path.relpath(item.path, root)}: {item.reason}" for item in problems]
     messages = []
     health, dangling = Health(Facts(), ()), []

@@ -9,7 +9,7 @@ from retain.cli.command import Args, Output, arg, command, confirm, either, flag
 from retain.cli.memories import versions_table, written_output
 from retain.cli.render import Table, colour_diff
 from retain.errors import UsageError
-from retain.text.sizes import size
+from retain.text.sizes import format_size
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -110,7 +110,7 @@ def _trash(app: App, action: str, older_than: int, yes: bool) -> Output:
         table = Table(
             ("ID", "Collection", "Deleted", "Size", "Entry"),
             [
-                (entry.id, entry.collection, entry.deleted_at, size(entry.size), entry.name)
+                (entry.id, entry.collection, entry.deleted_at, format_size(entry.size), entry.name)
                 for entry in entries
             ],
             empty="The trash is empty.",

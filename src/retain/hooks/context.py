@@ -10,7 +10,7 @@ from retain.config import Config
 from retain.hooks import Call
 from retain.locate import BankLocation, from_home, project_of
 from retain.text.sanitize import escape_markup, strip_invisible
-from retain.text.sizes import cut, tokens
+from retain.text.sizes import count_tokens, truncate
 
 MAX_CHARS: Final = 9_000  # hosts cut what is longer than 10,000
 _MAX_TITLE: Final = 120
@@ -58,7 +58,7 @@ def fence_parts(
     foot = "</memory-context>"
     lines: list[str] = []
     shown: list[Entry] = []
-    room = min(budget, MAX_CHARS // 4) - tokens(head) - tokens(foot) - 2
+    room = min(budget, MAX_CHARS // 4) - count_tokens(head) - count_tokens(foot) - 2
     for part in parts:
         more, entries = _fit_part(part, room)
         lines += more
@@ -92,7 +92,7 @@ def _fit_part(part: Part, room: int) -> tuple[list[str], list[Entry]]:
 
 
 def _cost(lines: Iterable[str]) -> int:
-    return sum(tokens(line) + 1 for line in lines)
+    return sum(count_tokens(line) + 1 for line in lines)
 
 
 def _text_below_title(entry: Entry) -> str:
@@ -112,7 +112,7 @@ def _fit_text(text: str, room: int) -> list[str]:
         need = _cost([f"  {line}"])
         if need > room:
             # Two characters before it, its end, and the mark that it was cut take up to three.
-            return [*lines, f"  {cut(line, room - 3)}"] if room > _MIN_TOKENS else lines
+            return [*lines, f"  {truncate(line, room - 3)}"] if room > _MIN_TOKENS else lines
         lines.append(f"  {line}")
         room -= need
     return lines

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from retain.memory import FAR_BEHIND, GLOBAL, MAX_CAUTIONS, Answer, Data, Degraded, Hit
 from retain.text.sanitize import escape_fences, fence
-from retain.text.sizes import cut, tokens
+from retain.text.sizes import count_tokens, truncate
 
 _LEAST: Final = 24  # tokens below which an excerpt says nothing
 _FENCE: Final = "recalled-memories"
@@ -89,7 +89,7 @@ def pack(answer: Answer, budget: int, names: Iterable[str] = ()) -> Brief:
     hits = answer.hits if answer.is_confident else ()
     # What is far behind the best is noise, however much room is left.
     hits = tuple(hit for hit in hits if hit.score >= FAR_BEHIND * hits[0].score)
-    room = budget - tokens(fence(_FENCE, _NOTE, "")) - 1
+    room = budget - count_tokens(fence(_FENCE, _NOTE, "")) - 1
     items: list[Item] = []
     for name, hit in zip(_handles(hits, names), hits, strict=True):
         item = _item(name, hit, room)
@@ -100,7 +100,7 @@ def pack(answer: Answer, budget: int, names: Iterable[str] = ()) -> Brief:
     text = f"{fence(_FENCE, _NOTE, text)}\n" if items else ""
     left_out = len(hits) - len(items)
     confidence, degraded = answer.confidence, answer.degraded
-    return Brief(text, tuple(items), tokens(text), budget, left_out, confidence, degraded)
+    return Brief(text, tuple(items), count_tokens(text), budget, left_out, confidence, degraded)
 
 
 def scoped(ref: str, scope: str) -> str:
@@ -125,13 +125,13 @@ def _item(name: str, hit: Hit, room: int) -> Item | None:
     about = [hit.title, hit.created_at[:10], f"{hit.ref} ({hit.scope})"]
     about += hit.cautions[:MAX_CAUTIONS]
     head = f"[{name}] " + _escape(" · ".join(filter(None, about)).replace("\n", " "))
-    left = room - tokens(head) - 2
+    left = room - count_tokens(head) - 2
     whole = _escape(hit.text.strip())
-    if left < min(_LEAST, tokens(whole)):
+    if left < min(_LEAST, count_tokens(whole)):
         return None
-    excerpt = cut(whole, left)
+    excerpt = truncate(whole, left)
     text = f"{head}\n{_with_question(hit, left) or excerpt}"
-    return Item(name, hit, text, tokens(text) + 2, excerpt != whole)
+    return Item(name, hit, text, count_tokens(text) + 2, excerpt != whole)
 
 
 def _with_question(hit: Hit, room: int) -> str:
@@ -142,7 +142,7 @@ def _with_question(hit: Hit, room: int) -> str:
     question = hit.question.strip()
     for asked in (question, f"… {_SENTENCE_START.split(question)[-1]}") if question else ():
         both = _escape(f"{asked}\n{hit.text.strip()}")
-        if tokens(asked) <= _MOST_ASKED and tokens(both) <= room:
+        if count_tokens(asked) <= _MOST_ASKED and count_tokens(both) <= room:
             return both
     return ""
 

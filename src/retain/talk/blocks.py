@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from retain.talk.events import Block, Role, Text, Thought, ToolResult, ToolUse, Turn
-from retain.text.sizes import tokens
+from retain.text.sizes import count_tokens
 
 if TYPE_CHECKING:
     from retain.sessions.model import Message
@@ -113,7 +113,7 @@ def size(one: Turn) -> int:
 def block_size(block: Block) -> int:
     """About how many tokens a block takes."""
     if isinstance(block, Text | ToolResult):
-        return tokens(block.text)
+        return count_tokens(block.text)
     if isinstance(block, ToolUse):
-        return tokens(block.name) + tokens(json.dumps(dict(block.input), default=str))
-    return tokens(json.dumps(dict(block.data), default=str))
+        return count_tokens(block.name) + count_tokens(json.dumps(dict(block.input), default=str))
+    return count_tokens(json.dumps(dict(block.data), default=str))

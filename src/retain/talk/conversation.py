@@ -36,7 +36,7 @@ from retain.talk.retention import Retention
 from retain.talk.summaries import SUMMARY_SECONDS, Summaries
 from retain.talk.tools import summary
 from retain.talk.waiting import alone, aside, to_the_end
-from retain.text.sizes import tokens
+from retain.text.sizes import count_tokens
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -170,7 +170,7 @@ class Conversation:
             self._say(self.session, text)
 
     def _say(self, session: Session, text: str) -> None:
-        self.sessions.add(session.id, "user", text, token_count=tokens(text))
+        self.sessions.add(session.id, "user", text, token_count=count_tokens(text))
 
     def _left_out(self) -> list[Notice]:
         """What of the messages is not in the history, as a person is told."""

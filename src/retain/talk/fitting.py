@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from retain.talk import blocks
 from retain.talk.events import Block, Text, ToolResult, Turn
-from retain.text.sizes import cut, tokens
+from retain.text.sizes import count_tokens, truncate
 
 if TYPE_CHECKING:
     from retain.sessions.model import Message
@@ -72,9 +72,9 @@ class Fitted:
 
 
 def _shortened(block: Block) -> Block:
-    if not isinstance(block, ToolResult) or tokens(block.text) <= _SHORTENED:
+    if not isinstance(block, ToolResult) or count_tokens(block.text) <= _SHORTENED:
         return block
-    text = f"{cut(block.text, _SHORTENED)}\n[the rest is left out: no room]"
+    text = f"{truncate(block.text, _SHORTENED)}\n[the rest is left out: no room]"
     return block._replace(text=text)
 
 

@@ -14,7 +14,7 @@ from retain.sessions.store import Sessions
 from retain.talk import flagged
 from retain.text.sanitize import escape_fences, fence
 from retain.text.secrets import redact_with_note
-from retain.text.sizes import cut, tokens
+from retain.text.sizes import count_tokens, truncate
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -184,14 +184,14 @@ def _one_line(text: str) -> str:
 
 
 def _fenced(chosen: Sequence[Known], room: int, about: str) -> str:
-    room -= tokens(_HEAD) + tokens(fence(_FENCE, about, ""))
+    room -= count_tokens(_HEAD) + count_tokens(fence(_FENCE, about, ""))
     lines: list[str] = []
     for name, one in chosen:
         said = _one_line(flagged.without(one.summary))
         line = f"- {one.date[:10]} · {_one_line(one.title)} ({name})"
-        text = f"{line}: {cut(said, _EXCERPT)}" if said else line
-        if tokens(text) + 2 > room:
+        text = f"{line}: {truncate(said, _EXCERPT)}" if said else line
+        if count_tokens(text) + 2 > room:
             break
         lines.append(text)
-        room -= tokens(text) + 2
+        room -= count_tokens(text) + 2
     return f"{_HEAD}{fence(_FENCE, about, chr(10).join(lines))}" if lines else ""

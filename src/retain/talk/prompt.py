@@ -30,7 +30,7 @@ from retain.talk.models.turns import PARTING
 from retain.talk.past import relevant
 from retain.text.sanitize import fence, strip_invisible
 from retain.text.secrets import redact_with_note
-from retain.text.sizes import cut, tokens
+from retain.text.sizes import count_tokens, truncate
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -190,7 +190,7 @@ def _parts(
     question = next(asked, "")[:_MOST_ASKED]
     fixed = [
         _instructions(around),
-        Part("how memory works", _RULES, tokens(_RULES), is_stable=True),
+        Part("how memory works", _RULES, count_tokens(_RULES), is_stable=True),
         *_project_instructions(around),
     ]
     if tools:
@@ -211,26 +211,30 @@ def _parts(
 
 
 def _size(tool: ToolSpec) -> int:
-    return tokens(f"{tool.name} {tool.description} {json.dumps(dict(tool.schema), default=str)}")
+    return count_tokens(
+        f"{tool.name} {tool.description} {json.dumps(dict(tool.schema), default=str)}"
+    )
 
 
 def _limited(part: Part, room: int) -> Part:
     """A part with as much of its text as there is room for, and no secret in it."""
     text, secrets = redact_with_note(part.text)
-    shown = cut(text, room) if room >= min(_LEAST, tokens(text)) else ""
-    cutting = f"cut to {tokens(shown)} tokens" if shown else "no room"
+    shown = truncate(text, room) if room >= min(_LEAST, count_tokens(text)) else ""
+    cutting = f"cut to {count_tokens(shown)} tokens" if shown else "no room"
     notes = (part.note, secrets, cutting if shown != text else "")
-    return part._replace(text=shown, tokens=tokens(shown), note="; ".join(filter(None, notes)))
+    return part._replace(
+        text=shown, tokens=count_tokens(shown), note="; ".join(filter(None, notes))
+    )
 
 
 def _fenced(part: Part, name: str, note: str, room: int) -> Part:
     """The same between marks, which take room as well."""
-    around = tokens(fence(name, note, ""))
+    around = count_tokens(fence(name, note, ""))
     held = _limited(part, room - around)
     if not held.text:
         return held
     text = fence(name, note, held.text)
-    return held._replace(text=text, tokens=tokens(text), is_data=True)
+    return held._replace(text=text, tokens=count_tokens(text), is_data=True)
 
 
 # Instructions
@@ -242,7 +246,7 @@ def _instructions(around: _Surroundings) -> Part:
     own = _read_instructions(place)
     if own is None or not own.text:
         name = f"{_INSTRUCTIONS} (built in)"
-        return Part(name, _BASE, tokens(_BASE), own.note if own else "", is_stable=True)
+        return Part(name, _BASE, count_tokens(_BASE), own.note if own else "", is_stable=True)
     return _limited(own, int(around.room * _OWN_SHARE))
 
 
@@ -347,7 +351,7 @@ def _memories(around: _Surroundings, question: str, listed: frozenset[str]) -> t
         )
 
     try:
-        found = around.app.brief(question, max(room - tokens(head), 1), shown=shown)
+        found = around.app.brief(question, max(room - count_tokens(head), 1), shown=shown)
     except RetainError as error:
         return part._replace(note=error.message), 0
     notes = [f"{found.left_out} more: no room"] if found.left_out and found.items else []
@@ -361,7 +365,7 @@ def _memories(around: _Surroundings, question: str, listed: frozenset[str]) -> t
     note = "; ".join(notes)
     is_foreign = any(one.hit.scope != "global" for one in found.items)
     is_data = is_foreign or any(one.hit.type != FACT for one in found.items)
-    part = part._replace(text=text, tokens=tokens(text), note=note)
+    part = part._replace(text=text, tokens=count_tokens(text), note=note)
     return part._replace(is_data=is_data, is_foreign=is_foreign), len(details)
 
 
@@ -379,7 +383,7 @@ def _sessions(around: _Surroundings, question: str, own: str) -> Part:
     except RetainError as error:
         return part._replace(note=error.message)
     details = tuple(line[2:] for line in text.splitlines() if line.startswith("- "))
-    return part._replace(text=text, tokens=tokens(text), note=note, details=details)
+    return part._replace(text=text, tokens=count_tokens(text), note=note, details=details)
 
 
 def _skills(around: _Surroundings) -> Part:

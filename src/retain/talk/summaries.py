@@ -15,7 +15,7 @@ from retain.talk.models.errors import ModelError
 from retain.talk.tools import summary
 from retain.talk.waiting import Away, aside, to_the_end
 from retain.text.sanitize import escape_fences
-from retain.text.sizes import cut, tokens
+from retain.text.sizes import count_tokens, truncate
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -136,7 +136,7 @@ async def _compacted(model: Model, messages: Sequence[Message], wish: str) -> st
     except ModelError as error:
         if error.kind != "too_long":
             raise
-    return await _told(model, _ends(talk, min(room, tokens(talk)) // 4), wish)
+    return await _told(model, _ends(talk, min(room, count_tokens(talk)) // 4), wish)
 
 
 def _talk(messages: Sequence[Message]) -> str:
@@ -150,7 +150,7 @@ def _most(model: Model) -> int:
 
 def _room(model: Model, wish: str) -> int:
     """Tokens of a conversation that a model can read for a summary."""
-    return max(model.context_tokens - _most(model) - 2 * tokens(wish), 100)
+    return max(model.context_tokens - _most(model) - 2 * count_tokens(wish), 100)
 
 
 async def _told(model: Model, talk: str, wish: str, *, is_urgent: bool = False) -> str:
@@ -182,13 +182,13 @@ def _spoken(message: Message) -> str:
         if isinstance(block, ToolUse):
             lines.append(f"Assistant used: {summary(block.name, block.input)}")
         elif isinstance(block, ToolResult):
-            lines.append(f"Result: {cut(block.text, _SHOWN_RESULT)}")
+            lines.append(f"Result: {truncate(block.text, _SHOWN_RESULT)}")
     return escape_fences("\n".join(lines))
 
 
 def _ends(talk: str, room: int) -> str:
     """A conversation that a summary can be made of: the middle of a very long one is left out."""
-    if tokens(talk) <= room:
+    if count_tokens(talk) <= room:
         return talk
-    half = len(talk) * room // (2 * tokens(talk))
+    half = len(talk) * room // (2 * count_tokens(talk))
     return f"{talk[:half]}\n\n[...]\n\n{talk[-half:]}"

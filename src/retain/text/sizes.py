@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 
-def tokens(text: str) -> int:
+def count_tokens(text: str) -> int:
     """About how many tokens a model sees in a text; it errs on the high side."""
     plain = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
     return -(-plain // 4) + (len(text) - plain) + text.count("\n") // 2
 
 
-def cut(text: str, room: int) -> str:
+def truncate(text: str, room: int) -> str:
     """As much of a text as the room allows, to the end of a sentence or a word."""
-    if tokens(text) <= room:
+    if count_tokens(text) <= room:
         return text
     low, high = 0, len(text)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if tokens(text[:middle]) < room else (low, middle - 1)
+        low, high = (middle, high) if count_tokens(text[:middle]) < room else (low, middle - 1)
     kept = text[:low]
     end = max(kept.rfind(mark) for mark in (". ", "\n", "。", "! ", "? "))
     kept = kept[: end + 1] if end > low // 2 else kept.rpartition(" ")[0] or kept
     return f"{kept.rstrip()} …"
 
 
-def size(number: int) -> str:
+def format_size(number: int) -> str:
     """A size as people say it."""
     if number < 1024:
         return f"{number} B"

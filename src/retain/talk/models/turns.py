@@ -11,7 +11,7 @@ from typing import Final
 
 from retain.sessions.redaction import secrets_in
 from retain.talk.events import Ask, Block, Role, Text, Thought, ToolResult, ToolUse, Turn, Usage
-from retain.text.sizes import tokens
+from retain.text.sizes import count_tokens
 
 PARTING: Final = "\n\n---\n\n"
 _UNFINISHED: Final = "This was interrupted, and there is no result."
@@ -116,7 +116,7 @@ def estimate(ask: Ask, reply: str) -> Usage:
     read = [*ask.system, *(f"{one.description} {dict(one.schema)}" for one in ask.tools)]
     for turn in ask.messages:
         read += [arguments(one) if isinstance(one, ToolUse) else _text(one) for one in turn.blocks]
-    return Usage(sum(map(tokens, read)), tokens(reply), estimated=True)
+    return Usage(sum(map(count_tokens, read)), count_tokens(reply), estimated=True)
 
 
 def _text(one: Block) -> str:

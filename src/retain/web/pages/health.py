@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from retain.bank.trash import CHATS
 from retain.errors import Conflict
-from retain.text.sizes import size
+from retain.text.sizes import format_size
 from retain.web.checkup import Checkup
 from retain.web.office import HERE, Office
 from retain.web.rendering import page
@@ -52,7 +52,7 @@ async def _health(request: Request) -> Response:
         "scope": scope,
         "scopes": await office.use(lambda _app: office.scopes),
         "facts": facts,
-        "size": size,
+        "size": format_size,
         "trashed": trashed[:_MOST_TRASHED],
         "chats": CHATS,
         "trashed_count": len(trashed),
