@@ -394,7 +394,7 @@ def test_what_was_noted_about_the_list_may_be_deleted(root: Path, change: str) -
 def test_foreign_note_about_the_list_stands_for_nothing(root: Path, planted: bytes) -> None:
     add(root, "Uses npm", "Likes tea")
     of(root).sync()
-    (indexes.state(root) / "facts.json").write_bytes(planted)
+    (indexes.state(root) / "facts" / "facts.json").write_bytes(planted)
     assert of(root).sync() == Synced()
 
 
@@ -523,9 +523,9 @@ def test_nothing_is_read_while_nothing_changes(root: Path) -> None:
     facts.sync()
     time.sleep(0.15)
     facts.sync()
-    (indexes.state(root) / "facts.json").unlink()
+    (indexes.state(root) / "facts" / "facts.json").unlink()
     facts.sync()
-    assert not (indexes.state(root) / "facts.json").exists()
+    assert not (indexes.state(root) / "facts" / "facts.json").exists()
     by_hand(root, listed(root) + "- Likes tea\n")
     assert facts.sync().learned == ("facts/likes-tea",)
 

@@ -413,7 +413,8 @@ class Facts:
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[Directory]:
-        folder = state_directory(self._app.bank.root, os.environ)
+        # Of its own: whoever opens the index locks the directory that it is in.
+        folder = os.path.join(state_directory(self._app.bank.root, os.environ), "facts")
         with lock_state(folder, _LOCK_SECONDS) as state:
             yield state
 
