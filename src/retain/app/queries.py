@@ -21,7 +21,6 @@ from retain.text.sizes import format_size
 # `retain.search`, the queries and the inbox are imported by the verbs that need them: `get`,
 # `list` and `put` spare 9 of their 50 ms.
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
     from datetime import datetime
     from threading import Event
 
@@ -359,8 +358,6 @@ def browse(
     banks: Banks, chosen: queries.Chosen, order: str, limit: int, offset: int
 ) -> queries.Page:
     """One page of the memories of every bank in force that were chosen, from the index."""
-    from heapq import merge
-
     from retain.index import queries
 
     surveys = []
@@ -373,15 +370,9 @@ def browse(
     }
     total = sum(len(survey.found) for _, survey in surveys)
     # One page in one order over all banks.
-    rows = merge(
-        *(
-            [(key, at, number) for key, number in survey.found]
-            for at, (_, survey) in enumerate(surveys)
-        ),
-        key=itemgetter(0),
-        reverse=queries.ORDERS[order][1],
-    )
-    page = [(at, number) for _, at, number in islice(rows, offset, offset + limit)]
+    rows = [(key, at, row) for at, (_, survey) in enumerate(surveys) for key, row in survey.found]
+    rows.sort(key=itemgetter(0), reverse=queries.ORDERS[order][1])
+    page = [(at, number) for _, at, number in rows[offset : offset + limit]]
     shown: dict[tuple[int, int], queries.Listed] = {}
     for at, (index, _) in enumerate(surveys):
         numbers = [number for where, number in page if where == at]
@@ -438,24 +429,16 @@ def refresh(banks: Banks, progress: Progress) -> None:
         index.refresh(progress=progress)
 
 
-def watch(
-    banks: Banks,
-    ended: Event,
-    turn: AbstractContextManager[object] | None = None,
-    *,
-    all_events: bool = False,
-) -> Iterator[Changes]:
+def watch(banks: Banks, ended: Event, *, all_events: bool = False) -> Iterator[Changes]:
     """Keep the bank in force in step with its files until `ended` is set.
 
     With `all_events` also looks that took in nothing: another process may have indexed a
     change already, and whoever shows it has not heard of that.
-
-    Where other threads use the index, `turn` is the lock under which they do.
     """
     held, heard, state = 0, 0, None
     while not ended.is_set():
         try:
-            with turn or contextlib.nullcontext():
+            with banks.turn():
                 index = banks.index()
                 count = index.watcher.count
                 changes = sync(banks)

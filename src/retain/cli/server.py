@@ -188,10 +188,10 @@ def _serve_bank(app: App, idle: int | None) -> Iterator[Output]:
     from retain.daemon.server import Server  # sockets: an MCP server starts without
 
     root = app.location.root
-    ended, lock = threading.Event(), threading.RLock()
-    server = Server(app, lock)
+    ended = threading.Event()
+    server = Server(app, app.lock)
     with _signals_set(ended), contextlib.ExitStack() as undo:
-        batches = app.watch(ended, lock)
+        batches = app.watch(ended)
         undo.callback(server.stop)
         if not server.take():
             pid = (ask(root, {"op": "ping"}) or {}).get("pid")

@@ -128,7 +128,7 @@ class Office:
         while not self.ended.is_set():
             try:
                 with self.turn:
-                    watching = self.app(scope).watch(self.ended, self.turn, all_events=True)
+                    watching = self.app(scope).watch(self.ended, all_events=True)
                 yield from watching
             except NotFound:  # the bank is made with the first memory
                 self.ended.wait(1)
