@@ -115,7 +115,7 @@ def search_with_tally(
 
     indexes = banks.indexes()
     chosen = [index for index in indexes if not scopes or index.location.scope in scopes]
-    tally = Search(chosen, request, _recency(banks), counts=True)
+    tally = Search(chosen, request, _recency(banks))
     return with_links(indexes, tally.answer()), tally
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -16,8 +16,6 @@ from retain.index.graph import find_superseded
 from retain.memory import Data, key
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
-FACETS: Final = ("scope", "collection", "type", "status", "tag", "month")
-
 
 # By what a list is sorted: a column, and whether the highest comes first.
 ORDERS: Final[Mapping[str, tuple[str, bool]]] = {
@@ -39,23 +37,6 @@ class Chosen(NamedTuple):
     since: str = ""  # dates, both included
     until: str = ""
     scope: tuple[str, ...] = ()
-
-
-class Kind(NamedTuple):
-    """What facets know of a memory: many memories are of one kind, and are looked at once."""
-
-    collection: str
-    type: str
-    status: str
-    day: str
-    tags: tuple[str, ...] = ()
-    scope: str = ""
-
-    def values(self, facet: str) -> Sequence[str]:
-        """What a memory of this kind has of a facet."""
-        if facet == "tag":
-            return self.tags
-        return (self.day[:7],) if facet == "month" else (getattr(self, facet),)
 
 
 class Listed(NamedTuple):
@@ -97,54 +78,64 @@ def survey(
     """The memories of one bank that were chosen."""
     column, is_descending = ORDERS[order]
     direction = "DESC" if is_descending else "ASC"
-    # The day matters only where days are chosen; by months there are far fewer kinds.
-    length = 10 if chosen.since or chosen.until else 7
-    rows = connection.execute(
-        f"SELECT number, {column}, collection, type, status, substr(created, 1, {length}), tags "  # noqa: S608 - ours
-        f"FROM memories WHERE NOT is_gone ORDER BY {column} {direction}, number {direction}"
-    ).fetchall()
-    # Tags are counted apart: with them nearly every memory would be of a kind of its own.
-    heads = {row[2:6] for row in rows}
-    kinds = {head: Kind._make([*head, (), scope]) for head in heads}
-    besides = chosen._replace(tag=())
-    fitting = {head for head, kind in kinds.items() if not failed_facets(kind, besides)}
-    found = [row for row in rows if row[2:6] in fitting]
-    tags: Counter[str] = Counter()
-    for text, count in Counter(row[6] for row in found).items():
-        tags.update(dict.fromkeys(parse_tags(text), count))
-    if chosen.tag:
-        rows, found = (
-            [row for row in some if not set(chosen.tag).isdisjoint(parse_tags(row[6]))]
-            for some in (rows, found)
-        )
-    counts = Counter(row[2:6] for row in rows)
-    facets = count_facets({kinds[head]: count for head, count in counts.items()}, besides)
-    return Survey([(row[1], row[0]) for row in found], {**facets, "tag": tags})
+    condition, values = _condition(chosen, scope)
+    query = (
+        f"SELECT {column}, number FROM memories m WHERE {condition} "  # noqa: S608 - our own words
+        f"ORDER BY 1 {direction}, 2 {direction}"
+    )
+    found = connection.execute(query, values).fetchall()
+    return Survey(found, count_facets(connection, chosen, scope))
 
 
-def failed_facets(kind: Kind, chosen: Chosen) -> list[str]:
-    """The facets whose choice leaves a memory out."""
-    found = [
-        facet
-        for facet in FACETS
-        if (wanted := getattr(chosen, facet)) and not set(wanted).intersection(kind.values(facet))
-    ]
-    if kind.status == "retired" and not chosen.status:
-        found.append("status")
-    if (chosen.since and kind.day < chosen.since) or (chosen.until and kind.day > chosen.until):
-        found.append("date")
-    return found
+# What a memory has of each facet.
+_VALUES: Final = {
+    "scope": ":scope",
+    "collection": "collection",
+    "type": "m.type",
+    "status": "status",
+    "tag": "t.value",
+    "month": "substr(created, 1, 7)",
+}
+FACETS: Final = tuple(_VALUES)
 
 
-def count_facets(kinds: Mapping[Kind, int], chosen: Chosen) -> dict[str, Counter[str]]:
+def count_facets(
+    connection: sqlite3.Connection,
+    chosen: Chosen,
+    scope: str,
+    among: Sequence[int] | None = None,
+) -> dict[str, Counter[str]]:
     """How many memories each value of each facet has; a facet counts as if it were not chosen."""
-    counts: dict[str, Counter[str]] = {facet: Counter() for facet in FACETS}
-    for kind, count in kinds.items():
-        fails = failed_facets(kind, chosen)
-        if len(fails) < 2:
-            for facet in counts.keys() & fails if fails else counts:
-                counts[facet].update(dict.fromkeys(kind.values(facet), count))
+    counts = {}
+    for facet, value in _VALUES.items():
+        condition, values = _condition(chosen, scope, facet, among)
+        tables = "memories m, json_each(tags) t" if facet == "tag" else "memories m"
+        query = f"SELECT {value}, count(DISTINCT number) FROM {tables} WHERE {condition} GROUP BY 1"  # noqa: S608 - our own words
+        counts[facet] = Counter(dict(connection.execute(query, values)))
     return counts
+
+
+def _condition(
+    chosen: Chosen, scope: str, besides: str = "", among: Sequence[int] | None = None
+) -> tuple[str, dict[str, str]]:
+    """The condition that only memories fulfil which were chosen, whatever one facet says."""
+    conditions, values = ["NOT is_gone"], {"scope": scope}
+    for facet, value in _VALUES.items():
+        if facet != besides and (wanted := getattr(chosen, facet)):
+            of_these = f"IN (SELECT value FROM json_each(:{facet}s))"  # noqa: S608 - our own words
+            has_tag = f"EXISTS (SELECT 1 FROM json_each(tags) WHERE value {of_these})"  # noqa: S608 - our own words
+            conditions.append(has_tag if facet == "tag" else f"{value} {of_these}")
+            values[f"{facet}s"] = json.dumps(wanted)
+    if not chosen.status and besides != "status":
+        conditions.append("status <> 'retired'")
+    for sign, day in ((">=", "since"), ("<=", "until")):
+        if getattr(chosen, day):
+            conditions.append(f"substr(created, 1, 10) {sign} :{day}")
+            values[day] = getattr(chosen, day)
+    if among is not None:
+        conditions.append("number IN (SELECT value FROM json_each(:among))")
+        values["among"] = json.dumps(among)
+    return " AND ".join(conditions), values
 
 
 @lru_cache(maxsize=50_000)
@@ -172,18 +163,6 @@ def find_titles(connection: sqlite3.Connection, words: Sequence[str], limit: int
             is_inner = any(word.startswith(wanted[0]) for word in re.split(r"[\s/-]", named))
             found.append((not is_first, not is_inner, len(title), -written, number))
     return [row[-1] for row in sorted(found)[:limit]]
-
-
-def kinds(
-    connection: sqlite3.Connection, numbers: Iterable[int], scope: str = ""
-) -> dict[int, Kind]:
-    """Of which kind each of these memories is, with its tags and day."""
-    rows = connection.execute(
-        "SELECT number, collection, type, status, substr(created, 1, 10), tags FROM memories "
-        "WHERE number IN (SELECT value FROM json_each(?))",
-        (json.dumps(list(numbers)),),
-    )
-    return {number: Kind._make([*named, parse_tags(tags), scope]) for number, *named, tags in rows}
 
 
 def list_memories(

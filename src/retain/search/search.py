@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from retain.index.freshness import Project
     from retain.index.graph import Edge
     from retain.index.index import Index
-    from retain.index.queries import Kind
+    from retain.index.queries import Chosen
     from retain.locate import BankLocation
     from retain.search.remote import Remote
 
@@ -56,7 +56,7 @@ class _Result(NamedTuple):
     hits: list[tuple[Hit, bool]]  # each with whether it has words
     best: float
     confidence: float
-    considered: list[tuple[float, bool, Kind]]  # every memory, where they are counted
+    considered: list[_Found]  # the best of every place
     degraded: Degraded
 
 
@@ -69,16 +69,13 @@ class Search:
         request: SearchRequest,
         recency: Recency = NO_RECENCY,
         now: datetime | None = None,
-        *,
-        counts: bool = False,
     ) -> None:
         self.request = request.validate()
         self._indexes = indexes if request.query.strip() or request.lists_all else ()
         self._recency, self._now = recency, now or datetime.now(UTC)
-        self._counts = counts
         self._remote_seconds = 0.0  # that engines took; nobody waits for each index anew
         self.best = request.best  # the score that others are compared with
-        self.kinds: Counter[Kind] = Counter()  # of the hits, if there were no limit
+        self.memories: list[list[int]] = []  # of each index, that hits are from without a limit
         self.left = 0  # memories that are no hits, because they are only near the query
 
     def answer(self) -> Answer:
@@ -93,9 +90,9 @@ class Search:
             own = [hit for hit, has_words in result.hits if has_words or hit.score >= least]
             hits += own[: request.limit]
             confidence = max(confidence, result.confidence if own else 0.0)
-            kinds = [kind for score, words, kind in result.considered if words or score >= least]
-            self.kinds.update(kinds)
-            self.left += len(result.considered) - len(kinds)
+            near = [it for it in result.considered if it.has_words or it.score >= least]
+            self.memories.append([found.ranked.row.memory for found in near])
+            self.left += len(result.considered) - len(near)
         hits.sort(key=lambda hit: -hit.score)  # within an index they are in order already
         hits = [hit for hit in hits if hit.score >= request.min_score][: request.limit]
         is_confident = bool(hits) and confidence >= ENOUGH
@@ -157,16 +154,18 @@ class Search:
             )
             for found in fitting[:end]
         ]
-        considered: list[tuple[float, bool, Kind]] = []
-        if self._counts:
-            from retain.index.queries import kinds
+        return _Result(hits, best, ranking.confidence(), list(places.values()), Degraded())
 
-            numbers = {found.ranked.row.memory: found for found in places.values()}
-            considered = [
-                (numbers[number].score, numbers[number].has_words, kind)
-                for number, kind in kinds(connection, numbers, index.location.scope).items()
-            ]
-        return _Result(hits, best, ranking.confidence(), considered, Degraded())
+    def count_facets(self, chosen: Chosen) -> dict[str, Counter[str]]:
+        """How many of the memories that were considered have each value of each facet."""
+        from retain.index.queries import FACETS, count_facets
+
+        counts: dict[str, Counter[str]] = {facet: Counter() for facet in FACETS}
+        for index, numbers in zip(self._indexes, self.memories, strict=True):
+            count = partial(count_facets, chosen=chosen, scope=index.location.scope, among=numbers)
+            for facet, found in index.read(count, is_fresh=True).items():
+                counts[facet] += found
+        return counts
 
 
 def prepare(index: Index, mode: str = "hybrid") -> Degraded:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from retain.bank.filters import Filter
 from retain.errors import UsageError
-from retain.index.queries import FACETS, ORDERS, Chosen, Listed, count_facets
+from retain.index.queries import FACETS, ORDERS, Chosen, Listed
 from retain.memory import Answer, Hit
 from retain.search.request import Filters, SearchRequest, parse_filters
 
@@ -158,9 +158,9 @@ def _searched(app: App, wanted: Sought, limit: int, start: int) -> Found:
         narrow = asking._replace(filters=_narrowed(wanted.chosen, asking.filters))
         # What is far below the best of all is so among fewer as well, or the counts would lie.
         answer, tally = app.search_with_tally(narrow._replace(best=every.best), chosen.scope)
-    facets = count_facets(every.kinds, chosen)
+    facets = every.count_facets(chosen)
     shown = {name: _ordered(facets[name], wanted, name) for name in FACETS}
-    total, considered = sum(tally.kinds.values()), sum(every.kinds.values())
+    total, considered = (sum(map(len, search.memories)) for search in (tally, every))
     return Found(total, answer.hits[start:], (), shown, answer, considered, tally.left)
 
 
