@@ -17,9 +17,6 @@ from hypothesis import settings
 from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-# Before it is imported anywhere: what fails in it is to be shown with its values.
-pytest.register_assert_rewrite("tests.engines.contract")
-
 ROOT = Path(__file__).resolve().parent.parent
 _NUMBERS = itertools.count()
 # Fixtures that start the installed command, or a server of it: the start is most of their time.
@@ -134,14 +131,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         starts = isinstance(item, pytest.Function) and not _STARTING.isdisjoint(item.fixturenames)
         if starts or _SLOW_FOLDER in item.path.parents:
             item.add_marker(pytest.mark.slow)
-
-
-def pytest_sessionfinish() -> None:
-    """What a command that ran in this process has sent off to deliver ends with the tests."""
-    if sending := sys.modules.get("retain.index.engines.sending"):
-        for one in sending._LEFT:
-            one.kill()
-            one.wait()
 
 
 def own_world(home: Path) -> dict[str, str]:

@@ -143,8 +143,8 @@ SHAPES: dict[str, set[str] | list[set[str]]] = {
     "sync": INDEXED,
     "index --rebuild": INDEXED,
     "doctor": DOCTOR,
-    "engine": keys("bank arms former"),
-    "engine status": keys("bank arms former"),
+    "engine": keys("bank arms"),
+    "engine status": keys("bank arms"),
     "engine migrate --to sqlite": keys("to arms"),
 }
 # Commands that do not end by themselves; tests of their own have what they print.

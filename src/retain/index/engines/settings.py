@@ -61,10 +61,6 @@ class Engines(NamedTuple):
     is_shared: bool  # a person named it so, and other machines may fill the same copy
     deliveries: Mapping[str, Delivery]
 
-    def client(self, part: str) -> Client | None:
-        delivery = self.deliveries.get(part)
-        return delivery.client if delivery else None
-
     def close(self) -> None:
         """Have nobody wait for a server any longer, and let go of connections."""
         for delivery in self.deliveries.values():

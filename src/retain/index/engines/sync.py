@@ -116,10 +116,19 @@ def _seconds(created: str) -> float:
 # What is noted in the index
 
 
-def waiting(connection: sqlite3.Connection, key: str, most: int = -1) -> list[int]:
-    """The memories that an engine was not given as they are."""
-    values = {"engine": key, "floor": _floor(connection, key), "most": most}
-    found = connection.execute(f"{_WAITING} ORDER BY m.number LIMIT :most", values)
+def waiting(
+    connection: sqlite3.Connection,
+    key: str,
+    most: int = -1,
+    *,
+    after: int = 0,
+    needs_vectors: bool = False,
+) -> list[int]:
+    """The memories after a number that an engine was not given as they are, in their order."""
+    floor = max(after, _floor(connection, key))
+    query = f"{_WAITING}{f' AND NOT {_LACKS_VECTORS}' if needs_vectors else ''}"
+    values = {"engine": key, "floor": floor, "most": most}
+    found = connection.execute(f"{query} ORDER BY m.number LIMIT :most", values)
     return [number for (number,) in found]
 
 
@@ -250,12 +259,12 @@ class Delivery:
             if not is_ours:
                 return Pushed(left=self._count(_WAITING), is_busy=True)
             try:
-                pushed = self._push(is_stopped, progress, compare, is_mine)
+                return self._push(is_stopped, progress, compare, is_mine)
             except EngineError as error:
-                self._note_failure(describe(error))
+                with self._store.writing() as connection:
+                    name = f"engine:{self.client.key}:failure"
+                    database.set_fact(connection, name, describe(error))
                 raise
-            self._note_failure("")
-            return pushed
 
     def _push(
         self,
@@ -310,13 +319,10 @@ class Delivery:
         return there
 
     def _next(self, last: int) -> list[int]:
-        """The next memories that can be sent, in the order of their numbers."""
-        condition = f" AND NOT {_LACKS_VECTORS}" if self._model else ""
+        """The next memories that can be sent."""
+        needs = bool(self._model)
         with self._store.reading() as connection:
-            floor = max(last, _floor(connection, self.client.key))
-            values = {"engine": self.client.key, "floor": floor, "most": _BATCH}
-            query = f"{_WAITING}{condition} ORDER BY m.number LIMIT :most"
-            return [number for (number,) in connection.execute(query, values)]
+            return waiting(connection, self.client.key, _BATCH, after=last, needs_vectors=needs)
 
     def _send(self, numbers: Sequence[int], there: frozenset[str]) -> int:
         """Give the engine what it lacks of some memories; of how many that was anything."""
@@ -365,8 +371,8 @@ class Delivery:
             # A number that was given before is never given again.
             last = database.last_number(connection, "memories")
             floor = last if first is None else first - 1
-            if floor != values["floor"]:
-                database.set_fact(connection, f"engine:{key}:floor", floor)
+            database.set_fact(connection, f"engine:{key}:floor", floor)
+            database.set_fact(connection, f"engine:{key}:failure", "")
             if new is not None:
                 data = new.chunks.to_bytes(8, "big") + new.vector.tobytes()
                 database.set_fact(connection, "mean", self._model.encode() + b"\0" + data)
@@ -387,33 +393,25 @@ class Delivery:
         """Compare the ids on the server with those of the index."""
         there = set(self.client.call(lambda engine: list(engine.ids()), LONG_SECONDS))
         missing: dict[str, None] = {}
-        lacking: set[int] = set()
         with self._store.reading() as connection:
-            query = "SELECT number, is_gone FROM memories m"
-            numbers = [number for number, is_gone in connection.execute(query) if not is_gone]
-            if self._model:
-                query = f"SELECT number FROM memories m WHERE {_LACKS_VECTORS}"  # noqa: S608 - ours
-                lacks = connection.execute(query)
-                lacking = {number for (number,) in lacks}
-            gone = self._ids_of_gone(connection)
-            wanted = [number for number in numbers if number not in lacking]
-            for start in range(0, len(wanted), _BATCH):
-                some = wanted[start : start + _BATCH]
-                for entry in entries(connection, some, self._bank, self._model, has_vectors=False):
-                    if entry.document.id in there:
-                        there.discard(entry.document.id)
-                    else:
-                        missing[entry.name] = None
-        extra = len(there - gone)
-        return Drift(len(numbers), tuple(missing), extra, len(lacking), self._is_shared)
-
-    def _ids_of_gone(self, connection: sqlite3.Connection) -> set[str]:
-        """Documents of memories that are gone from disk with most others, and not deleted."""
-        query = (
-            "SELECT d.id FROM delivered d JOIN memories m ON m.number = d.memory "
-            "WHERE d.engine = ? AND m.is_gone"
-        )
-        return {id_ for (id_,) in connection.execute(query, (self.client.key,))}
+            query = f"SELECT number, is_gone, {_LACKS_VECTORS} FROM memories m"  # noqa: S608 - ours
+            rows = connection.execute(query).fetchall()
+            here = [
+                (number, lacks and bool(self._model)) for number, gone, lacks in rows if not gone
+            ]
+            numbers = [number for number, lacks in here if not lacks]
+            for entry in entries(connection, numbers, self._bank, self._model, has_vectors=False):
+                if entry.document.id not in there:
+                    missing[entry.name] = None
+                there.discard(entry.document.id)
+            # What is gone from disk with most others is not deleted.
+            query = (
+                "SELECT d.id FROM delivered d JOIN memories m ON m.number = d.memory "
+                "WHERE d.engine = ? AND m.is_gone"
+            )
+            there -= {id_ for (id_,) in connection.execute(query, (self.client.key,))}
+        lacking = len(here) - len(numbers)
+        return Drift(len(here), tuple(missing), len(there), lacking, self._is_shared)
 
     def drop(self) -> int:
         """Remove everything of the bank from the server; how many documents there were."""
@@ -424,14 +422,6 @@ class Delivery:
                 if target.rpartition("-retain")[0] == here:
                     forget(connection, key)
         return found
-
-    def _note_failure(self, why: str) -> None:
-        name = f"engine:{self.client.key}:failure"
-        with self._store.reading() as connection:
-            if failure(connection, self.client.key) == why:
-                return
-        with self._store.writing() as connection:
-            database.set_fact(connection, name, why)
 
     def _ids(self, query: str) -> list[str]:
         with self._store.reading() as connection:
