@@ -87,8 +87,8 @@ class Bar:
         """Show how far it is, from the first call on that has something left to wait for."""
         if sys.stderr.isatty() and (self._is_shown or done < total):
             self._is_shown = True
-            percent = f"{done / max(total, 1):.0%}"
-            print(f"\r{self._title}: {done} of {total} ({percent})", end="", file=sys.stderr)
+            line = f"\r{self._title}: {done} of {total}"
+            print(line, end="", file=sys.stderr, flush=True)
 
     def __enter__(self) -> Bar:
         return self
