@@ -58,6 +58,9 @@ COMMANDS: Final = {
     for module, names in modules.items()
     for name in names.split()
 }
+# Else it looks for translations of its own words in every catalogue of the system: 1 ms.
+vars(argparse)["_"] = str
+
 _CHAT_OPTIONS: Final = ("-c", "--continue", "--resume", "--model", "--plain")
 # What other tools call the same thing.
 _SYNONYMS: Final = {
