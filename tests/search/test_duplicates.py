@@ -149,6 +149,13 @@ def test_pairs_are_proposed_as_superseding_or_merging(memory: App) -> None:
     assert len(memory.list()) == 2 * len(PAIRS) + len(UNRELATED)
 
 
+def test_what_a_memory_says_it_replaces_is_not_proposed_again(memory: App) -> None:
+    memory.put("The build needs Node 18.", id="old")
+    memory.put("The build needs Node 20. This replaces [[old]].", id="new")
+    assert memory.dedupe() == []
+    assert memory.alike("memories", "new") == []
+
+
 # Clusters
 
 

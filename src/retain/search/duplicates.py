@@ -15,6 +15,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.index.fulltext import lexicon
+from retain.index.graph import successors
 from retain.index.index import Index
 from retain.memory import Data
 from retain.search.request import parse_time
@@ -253,7 +254,7 @@ def _alike(connection: sqlite3.Connection, index: Index, ref: tuple[str, str]) -
         "ON number = found)"
     )
     expression = " OR ".join(f'"{term}"' for term in rarest[:8]) or '""'
-    texts = dict(connection.execute(query, (number, expression)))
+    texts = _without_superseded(connection, connection.execute(query, (number, expression)))
     members = _members(connection, index, texts)
     found = []
     for other, theirs in texts.items():
@@ -262,6 +263,15 @@ def _alike(connection: sqlite3.Connection, index: Index, ref: tuple[str, str]) -
             is_same = terms == words(theirs) and _is_same(text, theirs, score)
             found.append(Alike(members[other], round(score, 4), is_same))
     return found
+
+
+def _without_superseded(
+    connection: sqlite3.Connection, facts: Iterable[tuple[int, str]]
+) -> dict[int, str]:
+    """Facts by number, without those that another memory says it replaces."""
+    texts = dict(facts)
+    replaced = successors(connection, texts)
+    return {number: text for number, text in texts.items() if number not in replaced}
 
 
 def _is_same(text: str, other: str, score: float) -> bool:
@@ -300,7 +310,7 @@ def _proposals(connection: sqlite3.Connection, index: Index) -> list[Proposal]:
     pairs = _pairs(*_memory_vectors(connection, index), NEAR)
     numbers = json.dumps([number for pair in pairs for number in pair[:2]])
     query = f"{_FACTS} m.number IN (SELECT value FROM json_each(?))"  # noqa: S608 - our own words
-    texts = dict(connection.execute(query, (numbers,)))
+    texts = _without_superseded(connection, connection.execute(query, (numbers,)))
     members = _members(connection, index, texts)
     found = []
     for first, second, score in pairs:
