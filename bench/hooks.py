@@ -57,7 +57,7 @@ ENGLISH = {
 }
 
 class Mixed(scale.RandomModel):
-    name, dimension = real.name, real.dimension
+    name, dimension = real.name, len(real.query(""))
 
     def embed(self, texts):
         vectors = super().embed(texts)

@@ -94,7 +94,7 @@ def index(root: str, env: dict[str, str]) -> None:
     real = embedder("bundled")
 
     class Named(scale.RandomModel):
-        name, dimension = real.name, real.dimension
+        name, dimension = real.name, len(real.query(""))
 
     app = App(bank=root, env=env)
     with scale.model(Named()):

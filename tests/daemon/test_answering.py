@@ -206,7 +206,6 @@ def vector(*numbers: float) -> str:
                 None,
                 [7],
                 ["!"],
-                [vector(1.0)],
                 [vector(1, *[0] * 383)] * 2,
             )
         ),

@@ -192,7 +192,7 @@ class Server:
         vectors = model.embed(texts).astype("<f4")
         return {
             "model": model.name,
-            "dimension": model.dimension,
+            "dimension": vectors.shape[1],
             "vectors": [base64.b64encode(vector.tobytes()).decode() for vector in vectors],
         }
 

@@ -42,7 +42,7 @@ def made(spec: str, *, model: str = "") -> Embedder:
 
 def test_a_text_gives_a_unit_vector(any_embedder: Embedder) -> None:
     vectors = any_embedder.embed(TEXTS)
-    assert vectors.shape == (len(TEXTS), any_embedder.dimension)
+    assert vectors.shape == (len(TEXTS), len(any_embedder.query("tea")))
     assert vectors.dtype == np.float32
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
     assert vectors[0] == pytest.approx(vectors[3], abs=1e-5)
@@ -56,7 +56,7 @@ def test_a_query_is_the_vector_of_its_text(any_embedder: Embedder) -> None:
 
 
 def test_no_texts_give_no_vectors(any_embedder: Embedder) -> None:
-    assert any_embedder.embed([]).shape == (0, any_embedder.dimension)
+    assert len(any_embedder.embed([])) == 0
 
 
 @pytest.mark.slow

@@ -87,12 +87,9 @@ def test_an_address_may_be_that_of_the_api_or_of_the_embeddings(
     assert running.asked[0].path == path
 
 
-def test_the_name_is_known_and_the_dimension_is_asked_for_once(running: Server) -> None:
-    one = model(running)
-    assert one.name == f"openai:127.0.0.1:{running.port}/small"
+def test_the_name_is_known_before_anything_is_asked(running: Server) -> None:
+    assert model(running).name == f"openai:127.0.0.1:{running.port}/small"
     assert running.asked == []
-    assert one.dimension == one.dimension == server.DIMENSION
-    assert len(running.asked) == 1
 
 
 @pytest.mark.parametrize(

@@ -52,11 +52,6 @@ class Embedder(Protocol):
         """Which model this is; vectors of two names are never compared."""
         ...
 
-    @property
-    def dimension(self) -> int:
-        """How many numbers a vector has."""
-        ...
-
     def embed(self, texts: Sequence[str]) -> FloatArray:
         """One unit vector a text, in order, as the rows of one array."""
         ...
@@ -93,12 +88,9 @@ def embedder(
 class LocalModel(Embedder):
     """The model in a directory, read when its first vector is wanted."""
 
-    def __init__(
-        self, directory: str, *, title: str = "", dimension: int = 0, sha256: str = ""
-    ) -> None:
+    def __init__(self, directory: str, *, title: str = "", sha256: str = "") -> None:
         self._directory = os.path.abspath(os.path.expanduser(directory))
         self._title = title or f"local:{os.path.basename(self._directory)}"
-        self._dimension = dimension
         self._is_shipped = bool(sha256)
         self._sha256 = sha256  # of the weights
         self._lock = threading.Lock()
@@ -110,11 +102,6 @@ class LocalModel(Embedder):
         if not self._sha256:
             self._sha256 = hashlib.sha256(self._read(WEIGHTS)).hexdigest()
         return f"{self._title}:{self._sha256[:12]}"
-
-    @property
-    def dimension(self) -> int:
-        """How many numbers a vector has."""
-        return self._dimension or self._load().dimension
 
     def embed(self, texts: Sequence[str]) -> FloatArray:
         """One unit vector a text, in order, made in several threads, which numpy lets run."""
@@ -173,7 +160,6 @@ class LocalModel(Embedder):
 MINILM: Final = LocalModel(
     os.path.join(os.path.dirname(__file__), "minilm"),
     title="minilm-l6-v2-int8",
-    dimension=384,
     sha256=MINILM_SHA256,
 )
 
@@ -193,11 +179,6 @@ class WarmModel(Embedder):
         """The model's own name: its vectors are the same, wherever they are made."""
         return self._local.name
 
-    @property
-    def dimension(self) -> int:
-        """How many numbers a vector has."""
-        return self._local.dimension
-
     def embed(self, texts: Sequence[str]) -> FloatArray:
         """One unit vector a text, made here; from then on nobody else needs to be asked."""
         vectors = self._local.embed(texts)
@@ -213,8 +194,10 @@ class WarmModel(Embedder):
             answer = client.ask(self._banks[0], request, _WARM_TIMEOUT) or {}
             with contextlib.suppress(KeyError, TypeError, ValueError):
                 (encoded,) = answer["vectors"]
-                vector = np.frombuffer(base64.b64decode(encoded), "<f4").astype(np.float32)
-                if answer["model"] == self.name and len(vector) == self.dimension:
+                vector = np.frombuffer(base64.b64decode(encoded, validate=True), "<f4").astype(
+                    np.float32
+                )
+                if answer["model"] == self.name:
                     return vector
             self._banks = self._banks[1:]
         return self._local.query(text)

@@ -46,13 +46,6 @@ class RemoteModel(Embedder):
         """The host and the model's name there."""
         return f"openai:{self._host}/{self._model}"
 
-    @property
-    def dimension(self) -> int:
-        """How many numbers a vector has; before the first vector, the address is asked."""
-        if not self._dimension:
-            self.embed(["dimension"])
-        return self._dimension
-
     def embed(self, texts: Sequence[str]) -> FloatArray:
         """One unit vector a text, in order."""
         import numpy as np
@@ -65,7 +58,7 @@ class RemoteModel(Embedder):
                 for text in texts[start : start + _BATCH]
             ]
             parts.append(self._read_vectors(self._ask(batch), len(batch)))
-        return np.concatenate(parts) if parts else np.empty((0, self.dimension), np.float32)
+        return np.concatenate(parts) if parts else np.empty((0, self._dimension), np.float32)
 
     @cached_property
     def _client(self) -> httpx2.Client:
