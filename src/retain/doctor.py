@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import shutil
 import sqlite3
@@ -25,6 +26,7 @@ from retain.index.rows import ChunkRow, Known, MemoryRow, check_sum, known_in, m
 from retain.locate import state_directory, state_home
 from retain.memory import Data, Memory, Problem
 from retain.records.codec import is_record, load_record
+from retain.records.schema import find_faults
 from retain.text.links import MAX_LINKS, Link, count_links
 
 if TYPE_CHECKING:
@@ -110,15 +112,11 @@ def _broken_rules(memory: Memory, rules: Rules) -> list[str]:
     """In what a memory that someone wrote by hand differs from the typed one it is meant to be."""
     kind = rules.category(memory.type)
     if kind and is_record(memory):
-        from retain.records.schema import find_faults
-
         return list(map(str, find_faults(load_record(memory), kind.schema)))
     if memory.problem or "content" not in memory.meta:
         return []
     if kind:
         return ["content: expected the fields of its category; got text"]
-    import difflib
-
     near = difflib.get_close_matches(memory.type, rules.categories, 1, 0.8)
     return [f"type {memory.type!r} is no category; did you mean {near[0]}?"] if near else []
 
