@@ -35,15 +35,15 @@ _EXCERPT: Final = 200  # characters of a message that a search shows
 
 @command(
     "chat",
-    flag("--plain", help="lines in and out, as in a pipe, without a screen"),
-    arg("--model", metavar="NAME", default="", help="talk to this model"),
-    arg("--resume", metavar="ID", default="", help="go on with an earlier conversation"),
+    flag("--plain", "lines in and out, as in a pipe, without a screen"),
+    arg("--model NAME", "talk to this model", default=""),
+    arg("--resume SESSION", "go on with an earlier conversation", default=""),
     arg(
         "-c, --continue",
+        "go on with the last conversation; the same as `--resume latest`",
         dest="resume",
         action="store_const",
         const="latest",
-        help="go on with the last conversation; the same as `--resume latest`",
     ),
 )
 def _chat(args: Args) -> Output:
@@ -149,8 +149,8 @@ def _read_pipe() -> str:
 
 @command(
     "ask",
-    arg("question", nargs="*", help="the question; what is piped is added, `-` waits for it"),
-    arg("--model", metavar="NAME", default="", help="ask this model"),
+    arg("question", "the question; what is piped is added, `-` waits for it", nargs="*"),
+    arg("--model NAME", "ask this model", default=""),
 )
 def _ask(args: Args) -> Output:
     """Ask one question, and get the answer on standard output.
@@ -222,7 +222,7 @@ def _is_piped() -> bool:
 
 def _session_arg(**settings: str) -> Argument:
     about = "a session: its id, how that begins, or latest"
-    return arg("session", metavar="ID", help=about, **settings)
+    return arg("session ID", about, **settings)
 
 
 @command(
@@ -243,7 +243,7 @@ here or elsewhere; nothing is doubled, and a chat that went on since is brought 
 )
 @command(
     "sessions list",
-    arg("query", metavar="QUERY", nargs="?", default="", help="only those that speak of this"),
+    arg("query QUERY", "only those that speak of this", nargs="?", default=""),
     arg("--limit N", "default: 15", default=15),
 )
 def _list(app: App, query: str = "", limit: int = 15) -> Output:
@@ -270,7 +270,7 @@ def _list(app: App, query: str = "", limit: int = 15) -> Output:
 
 @command(
     "sessions search",
-    arg("query", metavar="QUERY", help="words to look for"),
+    arg("query QUERY", "words to look for"),
     arg("--limit N", "default: 10", default=10),
 )
 def _search(app: App, query: str, limit: int) -> Output:
@@ -308,15 +308,9 @@ def _show(app: App, session: str, last: int | None) -> Output:
 @command(
     "sessions export",
     _session_arg(nargs="*"),
-    flag("--all", help="every one there is"),
-    arg(
-        "--format",
-        dest="form",
-        choices=("json", "jsonl", "md"),
-        default="json",
-        help="json (default), jsonl, or md for reading",
-    ),
-    arg("--out", metavar="FILE", help="a new file; default: standard output"),
+    flag("--all", "every one there is"),
+    arg("--format json|jsonl|md", "json (default), jsonl, or md for reading", dest="form"),
+    arg("--out FILE", "a new file; default: standard output"),
 )
 def _export(app: App, args: Args) -> Output:
     """write sessions as JSON, JSON lines or Markdown"""
@@ -363,12 +357,7 @@ def _delete(app: App, session: str, yes: bool, args: Args) -> Output:
 
 @command(
     "sessions import",
-    arg(
-        "sources",
-        metavar="SRC",
-        nargs="+",
-        help="a .json or .jsonl file, a .zip of them, or a directory",
-    ),
+    arg("sources SRC", "a .json or .jsonl file, a .zip of them, or a directory", nargs="+"),
     "--dry-run",
     "--allow-secret",
 )
@@ -403,13 +392,7 @@ def _count_chats(imported: Imported) -> list[str]:
 
 @command(
     "migrate",
-    arg(
-        "path",
-        metavar="PATH",
-        nargs="?",
-        default=".",
-        help="the workspace, or the directory it is in; default: here",
-    ),
+    arg("path PATH", "the workspace, or its directory (default: here)", nargs="?", default="."),
     "--dry-run",
     "--allow-secret",
 )

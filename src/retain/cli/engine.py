@@ -155,9 +155,7 @@ def _verify(app: App) -> Output:
     )
 
 
-@command(
-    "engine repair", flag("--mine", help="also remove what only other machines have put there")
-)
+@command("engine repair", flag("--mine", "also remove what only other machines have put there"))
 @_quote_server
 def _repair(app: App, mine: bool) -> Output:
     """
@@ -252,7 +250,7 @@ def _migrate(app: App, to: str, only: str) -> Output:
 
 @command(
     "engine drop",
-    flag("--yes", help="do it; without this nothing is removed"),
+    flag("--yes", "do it; without this nothing is removed"),
     arg(
         "--from",
         dest="kind",
@@ -262,10 +260,9 @@ def _migrate(app: App, to: str, only: str) -> Output:
         help="an engine that is no longer asked; else those that are",
     ),
     arg(
-        "--name",
+        "--name NAME",
+        "what the bank was called there before (with --from); else what it is called now",
         default="",
-        metavar="NAME",
-        help="what the bank was called there before (with --from); else what it is called now",
     ),
 )
 @_quote_server

@@ -33,18 +33,18 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
     "install",
     arg(
         "host",
+        "the program your agent runs in; none: list them, and which are on this machine",
         nargs="?",
         choices=tuple(HOSTS),
-        help="the program your agent runs in; none: list them, and which are on this machine",
     ),
-    flag("--dry-run", help="show the change, write nothing"),
-    flag("--uninstall", help="take the entry out again"),
+    flag("--dry-run", "show the change, write nothing"),
+    flag("--uninstall", "take the entry out again"),
     "--yes",
-    flag("--force", help="also beside the plugin, which has a server already"),
+    flag("--force", "also beside the plugin, which has a server already"),
     arg(
         "--tools",
+        "which the agent gets (all); core: those that matter most",
         choices=("core", "all"),
-        help="which the agent gets (all); core: those that matter most",
     ),
     either(
         flag("--user", "in your own configuration, for all projects (default)"),
@@ -52,10 +52,8 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
     ),
     argument_group(
         "a server that runs already",
-        arg("--http", metavar="URL", help="its address, instead of a command to start"),
-        arg(
-            "--token-env", metavar="NAME", help="the variable that holds its token, never the token"
-        ),
+        arg("--http URL", "its address, instead of a command to start"),
+        arg("--token-env NAME", "the variable that holds its token, never the token"),
     ),
 )
 def _install(args: Args) -> Output:

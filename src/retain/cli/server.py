@@ -27,19 +27,18 @@ _WEB_PORT: Final = 7979
 @command(
     "mcp",
     arg("action", nargs="?", choices=("token",), metavar="token", help="make the token for --http"),
-    flag("--http", help="over HTTP, not standard input"),
-    arg("--host", default="127.0.0.1", help="with --http: where (127.0.0.1)"),
-    arg("--port", type=int, default=7878, metavar="N", help="with --http (7878)"),
+    flag("--http", "over HTTP, not standard input"),
+    arg("--host", "with --http: where (127.0.0.1)", default="127.0.0.1"),
+    arg("--port PORT", "with --http (7878)", type=int, default=7878),
     arg(
-        "--allow-host",
+        "--allow-host NAME",
+        "with --http: another name that clients use for it, such as a proxy's",
         action="append",
         default=[],
-        metavar="NAME",
-        help="with --http: another name that clients use for it, such as a proxy's",
     ),
-    arg("--tools", choices=("core", "all"), default="all", help="core: the seven that matter most"),
-    flag("--no-socket", help="do not answer hooks and commands meanwhile"),
-    flag("--new", help="with token: replace the one there is"),
+    arg("--tools all|core", "core: the seven that matter most"),
+    flag("--no-socket", "do not answer hooks and commands meanwhile"),
+    flag("--new", "with token: replace the one there is"),
 )
 def _mcp(args: Args) -> Output:
     """Serve memory to an agent, over MCP.
@@ -230,10 +229,8 @@ def _end_idle(server: Server, ended: threading.Event, idle: int) -> None:
 
 @command(
     "web",
-    arg(
-        "--port", type=int, metavar="N", help=f"where to listen ({_WEB_PORT}; 0: any that is free)"
-    ),
-    flag("--open", help="open it in your browser"),
+    arg("--port PORT", f"where to listen ({_WEB_PORT}; 0: any that is free)", type=int),
+    flag("--open", "open it in your browser"),
 )
 def _web(app: App, args: Args) -> Output:
     """See, search, edit and chat in the browser.
