@@ -12,7 +12,7 @@ from retain.index.engines import sync
 from retain.index.engines.addresses import caution
 from retain.index.engines.client import describe
 from retain.index.engines.engine import Engine, EngineDown, EngineError, EngineRefused
-from retain.index.engines.server import CLIENTS, not_installed
+from retain.index.engines.server import check_installed
 from retain.index.engines.settings import (
     EMBEDDED,
     ENGINES,
@@ -266,8 +266,6 @@ class Remote:
 
 def moving(kind: str, only: str) -> tuple[str, ...]:
     """The arms that a move is about; refused where they cannot move there."""
-    from importlib.util import find_spec
-
     parts = PARTS if kind == EMBEDDED else tuple(ENGINES[kind])
     if only and only not in parts:
         others = ", ".join(name for name in sorted(ENGINES) if only in ENGINES[name])
@@ -276,10 +274,8 @@ def moving(kind: str, only: str) -> tuple[str, ...]:
             unchanged="Nothing was moved.",
             hint=f"These have: {others}.",
         )
-    if kind != EMBEDDED and find_spec(CLIENTS[kind]) is None:
-        error = not_installed(kind)
-        error.unchanged = _UNMOVED
-        raise error
+    if kind != EMBEDDED:
+        check_installed(kind)
     return (only,) if only else parts
 
 

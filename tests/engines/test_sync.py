@@ -291,3 +291,13 @@ def test_a_stopped_delivery_leaves_the_rest_for_later(machine: Machine) -> None:
     machine.take_in()
     assert machine.delivery.push(is_stopped=lambda: True) == Pushed(left=3)
     assert machine.delivery.push() == Pushed(sent=3)
+
+
+def test_a_delivery_that_ends_with_its_process_is_no_failure(machine: Machine) -> None:
+    indexes.many(machine.root, 2)
+    machine.take_in()
+    delivery = machine.delivery
+    machine.faults["put"] = machine.index.stop_waiting
+    with pytest.raises(EngineDown, match="not waited for"):
+        delivery.push()
+    assert machine.index.look(lambda found: sync.failure(found, delivery.client.key)) == ""

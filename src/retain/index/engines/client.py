@@ -68,7 +68,7 @@ class Client:
         self._lock = threading.Lock()
         self._waiting: set[Future[Any]] = set()
         self._running = 0  # threads that use an engine
-        self._is_closed = False
+        self.is_closed = False
 
     @property
     def target(self) -> str:
@@ -96,7 +96,7 @@ class Client:
         breaker.check()
         future: Future[T] = Future()
         with self._lock:
-            if self._is_closed:
+            if self.is_closed:
                 raise EngineDown(f"{self} is not asked any more.")
             self._waiting.add(future)
             self._running += 1
@@ -105,7 +105,8 @@ class Client:
             try:
                 found = future.result(seconds)
             except EngineError as error:
-                breaker.note(error)
+                if not self.is_closed:
+                    breaker.note(error)
                 raise
             except TimeoutError:
                 if request_seconds not in self._engines:
@@ -155,7 +156,7 @@ class Client:
     def close(self) -> None:
         """Have nobody wait any longer, and let go of connections as soon as nothing uses them."""
         with self._lock:
-            self._is_closed = True
+            self.is_closed = True
             waiting, self._waiting = self._waiting, set()
         for future in waiting:
             future.set_exception(EngineDown(f"{self} is not waited for any more."))
@@ -163,7 +164,7 @@ class Client:
 
     def _close_engines(self) -> None:
         with self._lock:
-            if self._running or not self._is_closed:
+            if self._running or not self.is_closed:
                 return
             engines, self._engines = self._engines, {}
         for engine in engines.values():

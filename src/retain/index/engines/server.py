@@ -16,7 +16,7 @@ from retain.index.engines import addresses
 from retain.index.engines.engine import EngineDown, EngineError, EngineRefused
 from retain.text.sanitize import flat
 
-CLIENTS: Final[Mapping[str, str]] = {
+_CLIENTS: Final[Mapping[str, str]] = {
     "qdrant": "qdrant_client",
     "upstash": "upstash_vector",
     "meilisearch": "meilisearch",
@@ -70,8 +70,7 @@ class Server:
 
     def check(self) -> None:
         """Refuse a client that is missing, and an address or a key that no request can carry."""
-        if find_spec(CLIENTS[self.kind]) is None:
-            raise not_installed(self.kind)
+        check_installed(self.kind)
         if fault := addresses.fault(self.kind, self.url):
             hint = f"engine.{self.kind}.url {fault}"
             raise self.refused("has no address that can be used", hint)
@@ -135,10 +134,11 @@ class Server:
         return f"{self.name} at {self.address}"
 
 
-def not_installed(kind: str) -> EngineRefused:
-    """What is said where a client is missing."""
-    return EngineRefused(
-        f"{kind.capitalize()}'s client is not installed.",
-        hint=f'Install it: pip install "retain-bank[{kind}]", or from a checkout: '
-        f'pip install ".[{kind}]"',
-    )
+def check_installed(kind: str) -> None:
+    """Refuse a product whose client is missing."""
+    if find_spec(_CLIENTS[kind]) is None:
+        raise EngineRefused(
+            f"{kind.capitalize()}'s client is not installed.",
+            hint=f'Install it: pip install "retain-bank[{kind}]", or from a checkout: '
+            f'pip install ".[{kind}]"',
+        )

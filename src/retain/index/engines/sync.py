@@ -261,9 +261,10 @@ class Delivery:
             try:
                 return self._push(is_stopped, progress, compare, is_mine)
             except EngineError as error:
-                with self._store.writing() as connection:
-                    name = f"engine:{self.client.key}:failure"
-                    database.set_fact(connection, name, describe(error))
+                if not self.client.is_closed:  # else nobody has waited for it
+                    with self._store.writing() as connection:
+                        name = f"engine:{self.client.key}:failure"
+                        database.set_fact(connection, name, describe(error))
                 raise
 
     def _push(
