@@ -1,8 +1,7 @@
 """A process that stays answers others on its bank's socket, as soon as no other process does.
 
 One line of JSON in, one line out. The right to listen is a lock that the kernel releases when its
-holder dies; only its holder puts a socket in place, by a rename, so that there is never one that
-nobody reads from while its holder lives.
+holder dies; only its holder puts a socket in place.
 """
 
 from __future__ import annotations
@@ -207,14 +206,10 @@ class _Listener(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self, path: str, lock: int, answer: Callable[[bytes], Mapping[str, object]]
     ) -> None:
         self.path, self._lock, self._answer = path, lock, answer
-        draft = path.removesuffix(".sock") + ".new"
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)
-        super().__init__(draft, socketserver.BaseRequestHandler, bind_and_activate=False)
-        self.server_bind()
-        os.chmod(draft, 0o600)
-        self.server_activate()
-        os.rename(draft, path)  # a socket that is there is a dead process's
+            os.unlink(path)  # a socket that is there is a dead process's
+        super().__init__(path, socketserver.BaseRequestHandler)
+        os.chmod(path, 0o600)  # until then its directory keeps others out
         self._inode = os.lstat(path).st_ino
 
     def is_in_place(self) -> bool:
