@@ -17,7 +17,7 @@ _KEYED: Final = frozenset({"meilisearch", "upstash"})  # whose key is where a pa
 _SHOWN: Final = frozenset({"dbname", "host", "hostaddr", "port", "sslmode", "target_session_attrs"})
 _ENCRYPTED: Final = frozenset({"require", "verify-ca", "verify-full"})
 _MIN_SECRET: Final = 3  # characters: what is shorter would be found in any sentence
-_BETWEEN: Final = re.compile(r"\s*,\s*(?=\w+://)")
+_BETWEEN: Final = re.compile(r",\s*(?=\w+://)")
 # A password with an unescaped slash, question mark or hash does not match: everybody else would
 # take a part of it for a host or a path.
 _HOST: Final = r"(?:\[[\w:.%]*\]|[\w.%-]*)(?::[0-9]{1,5})?"
