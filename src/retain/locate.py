@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from retain.config import Config, config_file, load, switched_off
+from retain.config import Config, config_file, load
 from retain.errors import ConfigError, NotFound, RetainError, UsageError
 
 # What other programs keep their settings in: a memory there would be an order to them.
@@ -269,10 +269,11 @@ class Locator:
 
     def refuse_switched_off(self) -> None:
         """Raise where memory is switched off for the bank in force."""
-        if off := switched_off(self.config):
-            origin = self.config.values["memory.enabled"].origin
+        is_on, origin = self.config.values["memory.enabled"]
+        if not is_on:
             raise ConfigError(
-                f"memory is {off.replace('off', f'off for {self.location.root}', 1)}",
+                f"memory is switched off for {self.location.root} "
+                f"(memory.enabled = false: {origin})",
                 unchanged="Nothing was read or changed.",
                 hint=f"Switch it on where it is switched off: {origin}.",
             )
