@@ -39,7 +39,7 @@ LIMITED = """
     import sys
     import time
     from pathlib import Path
-    from retain.httpd.wall import Limits
+    from retain.httpd.security import Limits
     from retain.mcp.http import serve
     from retain.mcp.server import Memory, build
 

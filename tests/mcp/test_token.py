@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from retain.errors import ConfigError, NotSaved, Unsafe, UsageError
-from retain.httpd.token import kept, path, token
+from retain.httpd.token import make_token, read_token, token_path
 from tests.conftest import Run
 
 GIVEN = "given-by-the-person-0123456789"
@@ -29,11 +29,11 @@ def file(home: Path) -> Path:
 
 
 def test_a_token_is_made_once_and_kept_for_its_owner(env: dict[str, str], file: Path) -> None:
-    assert not kept(env)
-    made = token(env)
+    assert not read_token(env)
+    made = make_token(env)
     assert len(made) == 43
-    assert made == token(env) == kept(env)
-    assert path(env) == str(file)
+    assert made == make_token(env) == read_token(env)
+    assert token_path(env) == str(file)
     assert file.read_text(encoding="ascii") == f"{made}\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
@@ -43,17 +43,17 @@ def test_a_token_is_made_once_and_kept_for_its_owner(env: dict[str, str], file: 
 def test_no_umask_changes_who_can_read_it(env: dict[str, str], file: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
-        token(env)
+        make_token(env)
     finally:
         os.umask(before)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_a_new_token_takes_the_place_of_the_old(env: dict[str, str], file: Path) -> None:
-    old = token(env)
-    made = token(env, new=True)
+    old = make_token(env)
+    made = make_token(env, new=True)
     assert made != old
-    assert kept(env) == made
+    assert read_token(env) == made
     assert sorted(one.name for one in file.parent.iterdir()) == [
         ".gitignore",
         "config.toml",
@@ -62,12 +62,12 @@ def test_a_new_token_takes_the_place_of_the_old(env: dict[str, str], file: Path)
 
 
 def test_without_a_setting_it_lies_in_the_home_directory(home: Path) -> None:
-    assert path({}) == str(home / ".retain" / "mcp-token")
+    assert token_path({}) == str(home / ".retain" / "mcp-token")
 
 
 @pytest.mark.slow
 def test_many_that_make_it_at_once_have_the_same(home: Path, file: Path) -> None:
-    code = "import os; from retain.httpd.token import token; print(token(os.environ))"
+    code = "import os; from retain.httpd.token import make_token; print(make_token(os.environ))"
     running = [
         subprocess.Popen(
             [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, encoding="utf-8"
@@ -86,18 +86,18 @@ def test_a_link_is_not_followed(env: dict[str, str], file: Path, tmp_path: Path)
     file.parent.mkdir()
     file.symlink_to(elsewhere)
     with pytest.raises(Unsafe):
-        token(env)
-    made = token(env, new=True)
+        make_token(env)
+    made = make_token(env, new=True)
     assert elsewhere.read_text(encoding="ascii") == f"{GIVEN}\n"
     assert not file.is_symlink()
-    assert made == kept(env) != GIVEN
+    assert made == read_token(env) != GIVEN
 
 
 def test_a_dangling_link_is_not_filled(env: dict[str, str], file: Path, tmp_path: Path) -> None:
     file.parent.mkdir()
     file.symlink_to(tmp_path / "planted")
     with pytest.raises(Unsafe):
-        token(env)
+        make_token(env)
     assert not (tmp_path / "planted").exists()
 
 
@@ -105,58 +105,58 @@ def test_a_dangling_link_is_not_filled(env: dict[str, str], file: Path, tmp_path
 def test_a_file_that_others_can_reach_is_refused(
     env: dict[str, str], file: Path, mode: int
 ) -> None:
-    old = token(env)
+    old = make_token(env)
     file.chmod(mode)
     with pytest.raises(Unsafe) as caught:
-        token(env)
+        make_token(env)
     assert old not in caught.value.message
     assert "--new" in caught.value.hint
-    assert token(env, new=True) != old
+    assert make_token(env, new=True) != old
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_a_file_of_another_owner_is_refused(
     env: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token(env)
+    make_token(env)
     other = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: other)
     with pytest.raises(Unsafe, match="another user"):
-        kept(env)
+        read_token(env)
 
 
 def test_a_directory_or_a_pipe_is_no_token(env: dict[str, str], file: Path) -> None:
     file.mkdir(parents=True)
     with pytest.raises(Unsafe):
-        token(env)
+        make_token(env)
     with pytest.raises(NotSaved):
-        token(env, new=True)
+        make_token(env, new=True)
     file.rmdir()
     os.mkfifo(file, 0o600)
     with pytest.raises(Unsafe):
-        token(env)
+        make_token(env)
 
 
 @pytest.mark.parametrize("text", ["", "short", "with a space in the middle", "x" * 600, "ü" * 30])
 def test_a_file_without_a_usable_token_is_refused(
     env: dict[str, str], file: Path, text: str
 ) -> None:
-    token(env)
+    make_token(env)
     file.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        token(env)
+        make_token(env)
     assert not text or text not in str(caught.value)
 
 
 def test_the_variable_overrides_the_file(env: dict[str, str], file: Path) -> None:
     given = {**env, "RETAIN_MCP_TOKEN": GIVEN}
-    assert token(given) == kept(given) == GIVEN
+    assert make_token(given) == read_token(given) == GIVEN
     assert not file.exists()
     with pytest.raises(UsageError):
-        token(given, new=True)
-    assert token({**env, "RETAIN_MCP_TOKEN": ""}) == kept(env)
+        make_token(given, new=True)
+    assert make_token({**env, "RETAIN_MCP_TOKEN": ""}) == read_token(env)
     with pytest.raises(ConfigError) as caught:
-        token({**env, "RETAIN_MCP_TOKEN": "guessable"})
+        make_token({**env, "RETAIN_MCP_TOKEN": "guessable"})
     assert "guessable" not in str(caught.value)
 
 
@@ -189,7 +189,7 @@ def test_a_linked_ignore_file_is_left_alone(
     file.parent.mkdir()
     (file.parent / ".gitignore").symlink_to(target)
     with pytest.raises(Unsafe):
-        token(env)
+        make_token(env)
     assert not target.read_text(encoding="utf-8")
     assert not file.exists()
 

@@ -53,10 +53,10 @@ def _mcp(args: Args) -> Output:
     """
     if args.action != "token":
         _serve_mcp(args)
-    from retain.httpd.token import VARIABLE, path, token
+    from retain.httpd.token import VARIABLE, make_token, token_path
 
-    secret = token(os.environ, new=args.new)
-    where = f"${VARIABLE}" if os.environ.get(VARIABLE) else path(os.environ)
+    secret = make_token(os.environ, new=args.new)
+    where = f"${VARIABLE}" if os.environ.get(VARIABLE) else token_path(os.environ)
     note = f"Kept in {where}; clients send it as: Authorization: Bearer TOKEN"
     return Output({"token": secret, "file": where}, [secret], quiet=[secret], messages=[note])
 
@@ -243,14 +243,14 @@ def _web(app: App, args: Args) -> Output:
       retain web --open
       retain web --port 8080
     """
-    from retain.httpd import token
     from retain.httpd.address import is_free
+    from retain.httpd.token import read_token
     from retain.web import neighbour
 
     port = _WEB_PORT if args.port is None else args.port
     _check_port(port)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    secret = token.kept(os.environ) if port else ""
+    secret = read_token(os.environ) if port else ""
     other = neighbour.find(port, secret) if secret else None  # this person's, at that port
     if other and other.bank == app.location.root:  # one server is enough: it lets another in
         if args.open:

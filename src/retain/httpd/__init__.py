@@ -1,1 +1,1 @@
-"""What every door over HTTP shares: the wall, the address, the token and the process."""
+"""What every door over HTTP shares: security, the address, the token and the process."""

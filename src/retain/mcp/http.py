@@ -1,4 +1,4 @@
-"""The protocol over HTTP, at /mcp behind the wall that every server of Retain's has."""
+"""The protocol over HTTP, at /mcp behind the checks that every server of ours makes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from retain.httpd.address import take
-from retain.httpd.running import run
-from retain.httpd.wall import Limits, Wall, bearer
+from retain.httpd.address import listen
+from retain.httpd.security import Limits, SecurityMiddleware, bearer
+from retain.httpd.server import run
 
 _SESSIONS: Final = 64  # clients of the revisions before 2026-07-28
 _IDLE: Final = 1_800.0  # seconds after which a silent one is forgotten
@@ -33,8 +33,10 @@ def serve(
 ) -> NoReturn:
     """Answer at http://host:port/mcp until a signal comes, then clean up and leave."""
     limits = limits or Limits()
-    address = take(host, port, allow)
-    wall = Wall(_app(server, limits), bearer(address.token), address.hosts, address.origins, limits)
+    address = listen(host, port, allow)
+    secured = SecurityMiddleware(
+        _app(server, limits), bearer(address.token), address.hosts, address.origins, limits
+    )
     welcome = _welcome(f"{address.url}/mcp", address.is_ours)
     entry = server.get_request_handler("subscriptions/listen")
     listening = entry.handler if entry else None
@@ -46,7 +48,7 @@ def serve(
         if isinstance(listening, ListenHandler):
             listening.close()
 
-    run(wall, address.socks, limits, ready=ready, ending=ending, cleanup=cleanup)
+    run(secured, address.socks, limits, ready=ready, ending=ending, cleanup=cleanup)
 
 
 def _app(server: Server[Any], limits: Limits) -> ASGIApp:

@@ -97,7 +97,7 @@ class Memory:
     def _opened(self) -> App:
         """The bank's app; the caller holds the lock."""
         if self._app is None:
-            from retain.httpd.faults import log_fault
+            from retain.httpd.logging import log_fault
 
             self._app = self._open()
             self._app.start_worker(functools.partial(log_fault, doing="making vectors"))

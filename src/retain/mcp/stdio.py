@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 import anyio
 from mcp.server.stdio import stdio_server
 
-from retain.httpd.leaving import leave
+from retain.httpd.shutdown import leave
 
 _GRACE: Final = 1.5  # seconds for a write under way
 

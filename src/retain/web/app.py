@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retain.errors import RetainError, UsageError
-from retain.httpd.wall import shaped
+from retain.httpd.security import error_body
 from retain.web import pages
 from retain.web.checkup import Checkup
 from retain.web.entrance import DAYS, ENTER, Entrance
@@ -34,7 +34,7 @@ _DESCRIBED: Final = "/api/v1/openapi.json describes every call."
 
 
 def build(office: Office, live: Live, entrance: Entrance, checkup: Checkup) -> Starlette:
-    """The whole server, without the wall around it."""
+    """The whole server, without its security."""
     talks = Talks(office, live)
 
     @contextlib.asynccontextmanager
@@ -103,7 +103,7 @@ async def _enter(request: Request) -> Response:
         return failed(error)
     code = given.get("code") if isinstance(given, dict) else None
     if not isinstance(code, str) or not entrance.takes(code):
-        return JSONResponse(shaped("no-token", _OLD, hint="`retain web` prints another."), 401)
+        return JSONResponse(error_body("no-token", _OLD, hint="`retain web` prints another."), 401)
     answer = JSONResponse({"status": "ok"})
     answer.set_cookie(
         entrance.cookie_name,
@@ -128,7 +128,7 @@ def _description(_request: Request) -> Response:
 def _events(request: Request) -> Response:
     live: Live = request.app.state.live
     if live.is_full:
-        return JSONResponse(shaped("busy", "Too many pages listen"), 503, {"Retry-After": "30"})
+        return JSONResponse(error_body("busy", "Too many pages listen"), 503, {"Retry-After": "30"})
     return StreamingResponse(live.listen(), media_type="text/event-stream")
 
 
@@ -141,7 +141,7 @@ def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - what it is registered for
     if _is_api(request):
         code = "not-found" if error.status_code == 404 else "usage"
-        said = shaped(code, error.detail, "Nothing was changed.", _DESCRIBED)
+        said = error_body(code, error.detail, "Nothing was changed.", _DESCRIBED)
         return JSONResponse(said, error.status_code, error.headers)
     what = "There is no such page." if error.status_code == 404 else error.detail
     return failure(request, RetainError(what), error.status_code)
@@ -150,7 +150,7 @@ def _refused(request: Request, error: Exception) -> Response:
 def _broken(request: Request, _error: Exception) -> Response:
     """A fault of ours: it stands in the log, and the answer tells nothing about the machine."""
     if _is_api(request):
-        return JSONResponse(shaped("fault", _FAULT), 500)
+        return JSONResponse(error_body("fault", _FAULT), 500)
     return failure(request, RetainError(f"{_FAULT}."), 500)
 
 

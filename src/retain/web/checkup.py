@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from retain.errors import Conflict, RetainError
-from retain.httpd.faults import log_fault
+from retain.httpd.logging import log_fault
 
 if TYPE_CHECKING:
     from retain.app import App

@@ -24,7 +24,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from retain.httpd.wall import OPEN, Refusal, bearer, header
+from retain.httpd.security import OPEN, Refusal, bearer, header
 
 ENTER: Final = "/api/v1/enter"
 NONCE: Final = "X-Retain-Nonce"

@@ -14,7 +14,7 @@ from typing import Final
 
 from retain.capture.inbox import Inbox
 from retain.errors import RetainError
-from retain.httpd.faults import described, log_fault
+from retain.httpd.logging import describe, log_fault
 from retain.web.office import HERE, OWN, Office
 
 _MOST_WAITING: Final = 64  # words that one page may be behind; each says "look", so one is enough
@@ -57,8 +57,8 @@ class Live:
                 pass  # no bank that could be opened, so far
             except Exception as error:  # noqa: BLE001 - else open pages would hear nothing more
                 # What comes while everything is closed is no fault.
-                if not self._office.ended.is_set() and described(error) != known:
-                    known = described(error)
+                if not self._office.ended.is_set() and describe(error) != known:
+                    known = describe(error)
                     log_fault(error, "watching for changes")
             self._office.ended.wait(self._again)
 

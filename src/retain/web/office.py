@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 import anyio.to_thread
 
 from retain.errors import NotFound, RetainError
-from retain.httpd.faults import log_fault
+from retain.httpd.logging import log_fault
 from retain.index.sync import Changes
 from retain.locate import from_home
 

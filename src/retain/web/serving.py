@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
-from retain.httpd.address import take
-from retain.httpd.running import run
-from retain.httpd.wall import Limits, Wall
+from retain.httpd.address import listen
+from retain.httpd.security import Limits, SecurityMiddleware
+from retain.httpd.server import run
 from retain.web.app import build
 from retain.web.checkup import Checkup
 from retain.web.entrance import Entrance, name
@@ -58,7 +58,7 @@ def serve(
 ) -> NoReturn:
     """Show the bank at http://host:port until a signal comes; `opened` is told the link."""
     limits = Limits()
-    address = take(host, port)
+    address = listen(host, port)
     entrance = Entrance(address.token, address.port)
     own = f"{name(address.token, address.port)}:{address.port}"
     names = {own, own.removesuffix(":80")}  # as browsers write it
@@ -66,7 +66,7 @@ def serve(
     live = Live(office)
     app = build(office, live, entrance, Checkup(open_app, live.tell))
     hosts, origins = address.hosts | names, address.origins | {f"http://{one}" for one in names}
-    wall = Wall(app, entrance, hosts, origins, limits, _HEADERS, is_page=_is_page)
+    secured = SecurityMiddleware(app, entrance, hosts, origins, limits, _HEADERS, is_page=_is_page)
     with office.turn:
         location = office.app().location
         bank = location.root
@@ -76,4 +76,4 @@ def serve(
         link, plain = f"http://{own}{path}", f"{address.url}{path}"
         opened(Welcome(address.url, link, plain, bank, office.where))
 
-    run(wall, address.socks, limits, ready=ready, ending=live.close, cleanup=office.close)
+    run(secured, address.socks, limits, ready=ready, ending=live.close, cleanup=office.close)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from retain.errors import Busy, Conflict, LimitExceeded, NotFound, RetainError, UsageError
 from retain.facts.retraction import kept, retract
-from retain.httpd.faults import log_fault
+from retain.httpd.logging import log_fault
 from retain.talk import models
 from retain.talk.approval import Answer, Question
 from retain.talk.chat import Chat

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from retain.errors import Conflict, LimitExceeded, NotFound, RetainError
 from retain.facts.retraction import retract
-from retain.httpd.faults import log_fault
+from retain.httpd.logging import log_fault
 from retain.memory import GLOBAL
 from retain.web.leading import places, targets
 from retain.web.office import HERE, Office

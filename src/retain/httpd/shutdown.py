@@ -1,4 +1,4 @@
-"""How a server's process ends: at once, with what is under way given a moment."""
+"""The end of a server's process: at once, with what is under way given a moment."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import NoReturn
 
 
 def leave(cleanup: Callable[[], None], grace: float, code: int = 0) -> NoReturn:
-    """End now: an interpreter that waits for its threads would keep everyone waiting."""
-    done = threading.Thread(target=cleanup, daemon=True)
-    done.start()
-    done.join(grace)
+    """Clean up and end now: an interpreter that waits for its threads may wait for ever."""
+    cleaner = threading.Thread(target=cleanup, daemon=True)
+    cleaner.start()
+    cleaner.join(grace)
     end = time.monotonic() + grace / 3
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.main_thread():
