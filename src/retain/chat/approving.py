@@ -13,7 +13,7 @@ from textual.events import Click, Key
 from textual.widgets import Input, Static
 
 from retain.chat.words import inert
-from retain.talk.choices import Choice, choices
+from retain.talk.approval import Choice, choices
 from retain.text.sanitize import flat
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 from retain.chat import words
 from retain.chat.leaving import LEAVING_SECONDS, TWICE_SECONDS
 from retain.errors import RetainError
-from retain.talk.approval import Answer, Question
-from retain.talk.choices import choices
+from retain.talk.approval import Answer, Question, choices
 from retain.talk.commands import Commands, Shown, is_command, named, told
 from retain.talk.events import Finished, Retrying, TextDelta, Usage
 from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted

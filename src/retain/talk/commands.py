@@ -344,8 +344,8 @@ class Commands:
     async def _tools(self, words: str) -> Shown:
         if words:
             return await self._away(lambda: self._disallowed(words))
-        lines = [f"- **{one.name}**: {one.description.splitlines()[0]}" for one in TOOLS]
-        rules = await self._chat.away(self._chat.toolbox.approvals.listed)
+        lines = [f"- **{one.name}**: {one.purpose}" for one in TOOLS]
+        rules = await self._chat.away(self._chat.toolbox.approvals.rules)
         if rules:
             allowed = [f"{number}. `{_line(str(rule))}`" for number, rule in enumerate(rules, 1)]
             lines += ["", "Allowed here, `/tools forget N` takes one back:", "", *allowed]
@@ -354,7 +354,7 @@ class Commands:
     def _disallowed(self, words: str) -> str:
         verb, _, number = words.partition(" ")
         approvals = self._chat.toolbox.approvals
-        rules = approvals.listed()
+        rules = approvals.rules()
         if verb != "forget" or not number.strip().isdecimal():
             raise UsageError("say which to take back", hint="Usage: /tools forget N")
         if not 1 <= int(number) <= len(rules):
@@ -364,9 +364,8 @@ class Commands:
 
     async def _skills(self, _: str) -> Shown:
         def work() -> str:
-            return skills.catalogue(self._chat.app) or (
-                "No skills yet: a skill is `skills/NAME/SKILL.md` in a bank."
-            )
+            lines = [f"- {skill.title}" for skill in skills.skills(self._chat.app)]
+            return "\n".join(lines) or "No skills yet: a skill is `skills/NAME/SKILL.md` in a bank."
 
         return await self._away(work)
 

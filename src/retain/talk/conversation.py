@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from retain.app import App
     from retain.sessions.model import Session
     from retain.sessions.store import Sessions
-    from retain.talk.approval import Rule
     from retain.talk.models import Model
     from retain.talk.profile import Profile
     from retain.talk.tools import Toolbox
@@ -152,9 +151,6 @@ class Conversation:
                     yield happening
 
     def _begin(self, text: str) -> None:
-        if self.prompt is None:
-            retired = self.toolbox.approvals.retired()
-            self._untold += [notice(text) for text in map(_retired, retired) if text]
         if self.session is not None:
             try:
                 self._summaries.outdated()
@@ -342,13 +338,6 @@ class Conversation:
     async def away(self, work: Callable[[], _Result]) -> _Result:
         """Do blocking work in a thread, alone with the App."""
         return await alone(self._turn, work)
-
-
-def _retired(rule: Rule) -> str:
-    return (
-        f"`{rule}` is no longer allowed unasked: with other words it may start programs, install "
-        "something or send it. You are asked again."
-    )
 
 
 def _words(prompt: Prompt) -> tuple[object, ...]:

@@ -62,6 +62,7 @@ class ToolSpec(NamedTuple):
     name: str
     description: str
     schema: Mapping[str, Any]
+    purpose: str = ""  # for people
 
 
 class Ask(NamedTuple):

@@ -51,6 +51,12 @@ class Skill(NamedTuple):
     path: str
     body: str
 
+    @property
+    def title(self) -> str:
+        """Its name, whose it is if not the person's, and what it is for, in Markdown."""
+        whose = "" if self.scope == "global" else " (project)"
+        return f"**{self.name}**{whose}: {self.description}"
+
 
 def catalogue(app: App) -> str:
     """The list of skills; empty when there is none."""
@@ -59,7 +65,7 @@ def catalogue(app: App) -> str:
 
 def listed(found: Sequence[Skill]) -> str:
     """Skills as a prompt lists them."""
-    lines = [f"- **{one.name}**{_whose(one)}: {one.description}" for one in found]
+    lines = [f"- {skill.title}" for skill in found]
     return "\n".join(["# Available Skills", "", _NOTE, "", *lines])
 
 
@@ -98,10 +104,6 @@ def skills(app: App) -> Iterator[Skill]:
             yield one._replace(name=name)
             if len(seen) >= _MOST_SKILLS:
                 return
-
-
-def _whose(one: Skill) -> str:
-    return "" if one.scope == "global" else " (project)"
 
 
 def _of(place: BankLocation) -> list[Skill]:

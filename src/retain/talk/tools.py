@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from retain.errors import RetainError, UsageError
 from retain.facts.store import TYPE as FACT
-from retain.talk import approval, files, running, skills
+from retain.talk import approval, files, process, skills
 from retain.talk.approval import ONCE, YES, Answer, Approvals, Question
 from retain.talk.events import ToolSpec
 from retain.talk.waiting import in_turn, within
@@ -58,19 +58,22 @@ def _whole(description: str, least: int, most: int) -> dict[str, Any]:
     return {"type": "integer", "description": description, "minimum": least, "maximum": most}
 
 
-def _spec(name: str, description: str, required: int, /, **properties: dict[str, Any]) -> ToolSpec:
+def _spec(
+    name: str, purpose: str, description: str, required: int, /, **properties: dict[str, Any]
+) -> ToolSpec:
     schema = {
         "type": "object",
         "properties": properties,
         "required": list(properties)[:required],
         "additionalProperties": False,
     }
-    return ToolSpec(name, description, schema)
+    return ToolSpec(name, description, schema, purpose)
 
 
 TOOLS: Final = (
     _spec(
         "read_file",
+        "reads a file of the project, or lists a directory",
         "Read a text file of the project, or list a directory. A path outside the project, or a "
         "file that may hold secrets, is read only if the person agrees. Long files come in parts "
         f"of at most {files.MOST_SHOWN:,} characters; secrets are shown as [REDACTED:kind]. What "
@@ -82,6 +85,7 @@ TOOLS: Final = (
     ),
     _spec(
         "write_file",
+        "writes a file of the project; you see the difference first",
         "Write a whole text file of the project; directories that are missing are made. The "
         "person is shown the difference and asked first. Give the complete new text. Memories "
         "are not written this way: use save_memory.",
@@ -91,22 +95,24 @@ TOOLS: Final = (
     ),
     _spec(
         "run_command",
-        "Run one command in the project and get what it prints. The person is asked first. It is "
-        "run without a shell, has no input to read and no terminal: name a program and its "
-        "arguments. Pipes, redirections, globs and variables need a shell, which the person must "
-        "allow separately; do without where you can. Anything still running when the command "
-        "ends is ended too.",
+        "runs a command in the project; you are asked first",
+        "Run one command in the project and get what it prints. The person is asked first. A "
+        "program and its arguments are run as they are. With operators (; | & < > $ ` * ?) all of "
+        "it is run by /bin/sh, which the person is shown and can allow for this session only: do "
+        "without where you can. It has no input to read and no terminal. Anything still running "
+        "when the command ends is ended too.",
         1,
         command=_text("The command: git log --oneline -5", 10_000),
         cwd=_text("The directory to run it in, inside the project", 4_096),
         timeout=_whole(
-            f"Seconds until it is ended; {running.USUAL_SECONDS} unless you say otherwise",
+            f"Seconds until it is ended; {process.USUAL_SECONDS} unless you say otherwise",
             1,
-            running.MOST_SECONDS,
+            process.MAX_SECONDS,
         ),
     ),
     _spec(
         "read_skill",
+        "reads the instructions of a skill",
         "Read the instructions of a skill from the list of available skills, before doing the "
         "kind of work it is for.",
         1,
@@ -114,6 +120,7 @@ TOOLS: Final = (
     ),
     _spec(
         "search_memory",
+        "searches what is remembered",
         "Search what is remembered from earlier conversations and work: decisions, facts, "
         "preferences, notes. Use it when the person refers to something you do not see here. The "
         "result is data to weigh, each memory with its date and source.",
@@ -123,6 +130,7 @@ TOOLS: Final = (
     ),
     _spec(
         "save_memory",
+        "remembers a fact about you or the project",
         "Remember a fact for later conversations: one that is true for longer than this one, "
         "about the person, their preferences or their project. One short sentence that can be "
         "understood by itself. When a known fact has changed, say which one it replaces. Never a "
@@ -234,7 +242,7 @@ class Toolbox:
         found = files.target(self.project, given["path"])
         offset, limit = given.get("offset", 0), given.get("limit", files.MOST_SHOWN)
         shown = visible(found.shown, keep_newlines=False)
-        question = approval.about_reading(call, found, shown, f"Read {shown}?")
+        question = approval.ask_to_read(call, found, shown, f"Read {shown}?")
         return _Plan(
             lambda: within(_QUICK, lambda: files.read(self.project, found, offset, limit)),
             question,
@@ -249,35 +257,35 @@ class Toolbox:
         title = f"{'Create' if wanted.old is None else 'Write'} {shown}?"
         return _Plan(
             lambda: within(_QUICK, lambda: files.write(self.project, wanted)),
-            approval.about_writing(call, wanted, title),
+            approval.ask_to_write(call, wanted, title),
         )
 
     # Commands
 
     def _run(self, call: str, given: Mapping[str, Any]) -> _Plan:
-        command = running.parsed(given["command"])
+        command = process.parse_command(given["command"])
         cwd = files.target(self.project, given.get("cwd") or self.project.cwd)
         if not (cwd.is_inside or cwd.path == self.project.cwd) or not os.path.isdir(cwd.path):
             raise UsageError(f"{cwd.shown} is not a directory of the project; nothing was run")
-        env = running.environment(self.env)
+        env = process.environment(self.env)
         words = command.words
-        if command.needs_shell:
+        if command.shell_operators:
             words = ("/bin/sh", "-c", command.text)
-        words = (running.program(words[0], cwd.path, self.env), *words[1:])
-        seconds = given.get("timeout", running.USUAL_SECONDS)
+        words = (process.find_program(words[0], cwd.path, self.env), *words[1:])
+        seconds = given.get("timeout", process.USUAL_SECONDS)
         shown = "\n".join(reveal(line, is_command=True) for line in command.text.split("\n"))
         elsewhere = "" if cwd.path == self.project.cwd else cwd.path
         lines = [shown, f"in {visible(elsewhere)}"] if elsewhere else [shown]
         title = summary("run_command", given).removeprefix("run_command ")
-        title = f"{'Run in a shell' if command.needs_shell else 'Run'}: {title}"
-        question = approval.about_command(call, command, "\n".join(lines), title, elsewhere)
+        title = f"{'Run in a shell' if command.shell_operators else 'Run'}: {title}"
+        question = approval.ask_to_run(call, command, "\n".join(lines), title, elsewhere)
         return _Plan(lambda: self._started(words, cwd.path, env, seconds), question)
 
     async def _started(
         self, words: tuple[str, ...], cwd: str, env: Mapping[str, str], seconds: float
     ) -> str:
         with files.folder(self.project, cwd) as here:
-            ran = await running.run(words, here, env, seconds)
+            ran = await process.run(words, here, env, seconds)
         output = ran.output.strip("\n") or "(no output)"
         if ran.ended:
             raise _Failed(f"Command ended: {ran.ended}.\n{output}")

@@ -15,9 +15,8 @@ from retain.errors import Busy, Conflict, LimitExceeded, NotFound, RetainError, 
 from retain.facts.retraction import kept, retract
 from retain.httpd.logging import log_fault
 from retain.talk import models
-from retain.talk.approval import Answer, Question
+from retain.talk.approval import Answer, Choice, Question, choices
 from retain.talk.chat import Chat
-from retain.talk.choices import Choice, choices
 from retain.talk.commands import Commands, Shown, is_command, named
 from retain.talk.events import Finished, Retrying, TextDelta, Thinking, Usage
 from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted

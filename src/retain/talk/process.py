@@ -1,7 +1,7 @@
 """One command at a time: no shell unless it was allowed, no secrets, and never without an end.
 
 A command runs in a session of its own. When it ends, by itself, at its limit or because the person
-stopped the reply, nothing of that session goes on: not a child that ignores a polite signal, not a
+stopped the reply, nothing of that session goes on: not a child that ignores SIGTERM, not a
 grandchild in the background.
 """
 
@@ -24,18 +24,17 @@ if TYPE_CHECKING:
 
 
 USUAL_SECONDS: Final = 30
-MOST_SECONDS: Final = 600
-MOST_SHOWN: Final = 20_000  # characters, half of them from the start and half from the end
-_MOST_COMMAND: Final = 10_000
-_GAP: Final = re.compile(r"\s{100}")
-_MOST_PRINTED: Final = 50_000_000  # bytes, after which a command is ended
-_KEPT: Final = MOST_SHOWN * 2  # bytes of each half: most characters have one or two
-_GRACE: Final = 2.0  # seconds to end after having been asked to
-_DRAINING: Final = 0.5  # seconds for what is still on its way once a command has ended
+MAX_SECONDS: Final = 600
+MAX_SHOWN: Final = 20_000  # characters, half of them from the start and half from the end
+_MAX_COMMAND: Final = 10_000
+_MAX_PRINTED: Final = 50_000_000  # bytes, after which a command is ended
+_PART_BYTES: Final = MAX_SHOWN * 2  # of each half: most characters have one or two
+_GRACE: Final = 2.0  # seconds to end after SIGTERM
+_DRAIN_SECONDS: Final = 0.5  # for what is still in the pipe once a command has ended
 
-# What a shell would act upon: outside quotes, and what it acts upon in double quotes as well.
-_ACTIVE: Final = frozenset("|&;<>()$`*?[\n\r")
-_ACTIVE_QUOTED: Final = frozenset("$`")
+_GAP: Final = re.compile(r"\s{100}")
+_QUOTED: Final = re.compile(r"\\.|'[^']*+'|\"(?:\\.|[^\"\\])*+\"", re.DOTALL)
+_OPERATOR: Final = re.compile(r"[|&;<>()$`*?\[\n\r]|(?<!\S)[~#]")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 
 _SECRET_PARTS: Final = frozenset(
@@ -70,12 +69,7 @@ class Command(NamedTuple):
 
     text: str
     words: tuple[str, ...]
-    shell_signs: str = ""  # what in it only a shell understands
-
-    @property
-    def needs_shell(self) -> bool:
-        """Whether only a shell can run it."""
-        return bool(self.shell_signs)
+    shell_operators: str = ""  # what in it only a shell understands; it has no words then
 
 
 class Ran(NamedTuple):
@@ -86,19 +80,15 @@ class Ran(NamedTuple):
     ended: str = ""  # why it was ended, if it did not end by itself
 
 
-# Taking apart
-
-
-def parsed(text: str) -> Command:
-    """A command's words; where only a shell could find them, the text alone."""
+def parse_command(text: str) -> Command:
+    """Split a command into its words; where only a shell could, name the operators instead."""
     text = text.strip()
-    if not text or "\0" in text or len(text) > _MOST_COMMAND:
+    if not text or "\0" in text or len(text) > _MAX_COMMAND:
         raise UsageError("that is not a command: it is empty, too long, or holds a NUL character")
     if _GAP.search(text):
         raise UsageError("that command has a long gap in it, behind which nobody would look")
-    signs = _shell_signs(text)
-    if signs:
-        return Command(text, (), signs)
+    if operators := _find_operators(text):
+        return Command(text, (), operators)
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
@@ -110,43 +100,32 @@ def parsed(text: str) -> Command:
     return Command(text, words)
 
 
-def _shell_signs(text: str) -> str:
-    """The characters of a command that a shell would act upon, each once."""
-    signs: dict[str, None] = {}
-    quote, is_escaped, before = "", False, " "
-    for char in text:
-        if is_escaped:
-            is_escaped = False
-        elif char == "\\" and quote != "'":
-            is_escaped = True
-        elif quote:
-            if char == quote:
-                quote = ""
-            elif quote == '"' and char in _ACTIVE_QUOTED:
-                signs[char] = None
-        elif char in "'\"":
-            quote = char
-        elif char in _ACTIVE or (char in "~#" and before.isspace()):
-            signs[char] = None
-        before = char
-    return " ".join(signs).replace("\n", "\\n").replace("\r", "\\r")
+def _find_operators(text: str) -> str:
+    """Name what a shell would act upon, each once: outside quotes, `$` and "`" in double ones."""
+
+    def unquote(quoted: re.Match[str]) -> str:
+        active = re.findall("[$`]", re.sub(r"\\.", "", quoted[0])) if quoted[0][0] == '"' else []
+        return "".join(["x", *active])
+
+    operators = dict.fromkeys(_OPERATOR.findall(_QUOTED.sub(unquote, text)))
+    return " ".join(operators).replace("\n", "\\n").replace("\r", "\\r")
 
 
-def program(word: str, cwd: str, env: Mapping[str, str]) -> str:
-    """The file to start; an entry of PATH that is relative could name one in the project."""
+def find_program(word: str, cwd: str, env: Mapping[str, str]) -> str:
+    """Return the file to start; a relative entry of PATH could name one in the project."""
     if "/" in word:
-        found = [os.path.join(cwd, os.path.expanduser(word))]
+        paths = [os.path.join(cwd, os.path.expanduser(word))]
     else:
         folders = env.get("PATH", os.defpath).split(os.pathsep)
-        found = [os.path.join(one, word) for one in folders if os.path.isabs(one)]
-    for path in found:
+        paths = [os.path.join(folder, word) for folder in folders if os.path.isabs(folder)]
+    for path in paths:
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     raise NotFound(f"there is no program {word!r}")
 
 
 def environment(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables a command gets: none that holds a secret, and none that asks for answers."""
+    """Return the variables a command gets: none that holds a secret or asks for answers."""
     return {name: text for name, text in env.items() if not _is_secret(name, text)} | _QUIET
 
 
@@ -162,28 +141,19 @@ def _is_secret(name: str, text: str) -> bool:
     )
 
 
-# Running
-
-
 class _Output(asyncio.Protocol):
-    """What a command prints: its start and its end are kept, the middle is counted."""
+    """What a command prints."""
 
     def __init__(self) -> None:
         self.is_over = asyncio.Event()
         self.is_flooded = asyncio.Event()
-        self._head, self._tail, self._size = bytearray(), bytearray(), 0
+        self._data = bytearray()
 
     def data_received(self, data: bytes) -> None:
-        self._size += len(data)
-        room = _KEPT - len(self._head)
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
-        self._tail += data
-        if len(self._tail) > 4 * _KEPT:
-            del self._tail[:-_KEPT]
-        if self._size > _MOST_PRINTED:
+        if len(self._data) > _MAX_PRINTED:
             self.is_flooded.set()
+        else:
+            self._data += data
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - the end is the end
         self.is_over.set()
@@ -191,25 +161,19 @@ class _Output(asyncio.Protocol):
     @property
     def text(self) -> str:
         """All of it, or the start and the end with a word about what is between."""
-        del self._tail[:-_KEPT]
-        lost = self._size - len(self._head) - len(self._tail)
-        if not lost:
-            return _shortened(cleaned(bytes(self._head + self._tail)))
-        head, tail = (cleaned(bytes(part)) for part in (self._head, self._tail))
-        half = MOST_SHOWN // 2
-        return f"{head[:half]}\n[... {self._size:,} bytes in all ...]\n{tail[-half:]}"
+        data, half = self._data, MAX_SHOWN // 2
+        if len(data) > 2 * _PART_BYTES:
+            head, tail = clean(data[:_PART_BYTES]), clean(data[-_PART_BYTES:])
+            return f"{head[:half]}\n[... {len(data):,} bytes in all ...]\n{tail[-half:]}"
+        text = clean(data)
+        if len(text) <= MAX_SHOWN:
+            return text
+        left_out = f"[... {len(text) - 2 * half:,} characters left out ...]"
+        return f"{text[:half]}\n{left_out}\n{text[-half:]}"
 
 
-def _shortened(text: str) -> str:
-    if len(text) <= MOST_SHOWN:
-        return text
-    half = MOST_SHOWN // 2
-    left_out = len(text) - 2 * half
-    return f"{text[:half]}\n[... {left_out:,} characters left out ...]\n{text[-half:]}"
-
-
-def cleaned(data: bytes) -> str:
-    """What a command printed as text: no colours, no secrets, nothing that acts on a screen."""
+def clean(data: bytes | bytearray) -> str:
+    """Decode what a command printed: no colours, no secrets, nothing that acts on a screen."""
     text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     return redact_visible(_ESCAPES.sub("", text)).text
 
@@ -233,37 +197,37 @@ async def run(
             )
             other_end.close()  # or its end would never be seen
             try:
-                ended = await _watched(process, output, seconds)
+                ended = await _wait(process, output, seconds)
             finally:
                 # Also when the reply was stopped: then this is all that is still done.
-                await _ended(process, output)
+                await _end(process, output)
         finally:
             transport.close()
     return Ran(process.returncode or 0, output.text, ended)
 
 
 def _directory(here: Directory) -> str:
-    """A directory by its handle where the system has names for those: it cannot be swapped."""
+    """Name a directory by its handle where the system has names for those: it cannot be swapped."""
     path = f"/proc/self/fd/{here.fd}"
     return path if os.path.isdir(path) else here.path
 
 
-async def _watched(process: asyncio.subprocess.Process, output: _Output, seconds: float) -> str:
+async def _wait(process: asyncio.subprocess.Process, output: _Output, seconds: float) -> str:
     """Wait for a command, and say why it must be ended if it must."""
     waits = [asyncio.ensure_future(process.wait()), asyncio.ensure_future(output.is_flooded.wait())]
     try:
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for one in waits:
-            one.cancel()
+        for waiting in waits:
+            waiting.cancel()
     if process.returncode is not None:
         return ""
     if output.is_flooded.is_set():
-        return f"it printed more than {_MOST_PRINTED:,} bytes"
+        return f"it printed more than {_MAX_PRINTED:,} bytes"
     return f"it did not end within {seconds:g} seconds"
 
 
-async def _ended(process: asyncio.subprocess.Process, output: _Output) -> None:
+async def _end(process: asyncio.subprocess.Process, output: _Output) -> None:
     """End a command and all it started; first in the way that lets it clean up after itself."""
     try:
         if process.returncode is None:
@@ -272,12 +236,12 @@ async def _ended(process: asyncio.subprocess.Process, output: _Output) -> None:
                 await asyncio.wait_for(process.wait(), _GRACE)
         else:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(output.is_over.wait(), _DRAINING)
+                await asyncio.wait_for(output.is_over.wait(), _DRAIN_SECONDS)
     finally:
         _signal(process.pid, signal.SIGKILL)
     await process.wait()
     with contextlib.suppress(TimeoutError):  # one that left the session may hold the pipe
-        await asyncio.wait_for(output.is_over.wait(), _DRAINING)
+        await asyncio.wait_for(output.is_over.wait(), _DRAIN_SECONDS)
 
 
 def _signal(group: int, number: int) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from retain.bank.files import Directory
 from retain.errors import NotFound, UsageError
-from retain.talk import running
-from retain.talk.running import Ran, environment, parsed, program
+from retain.talk import process
+from retain.talk.process import Ran, environment, find_program, parse_command
 from tests.talk.box import Box
 
 PYTHON = sys.executable
@@ -23,7 +23,7 @@ PYTHON = sys.executable
 def run(*words: str, seconds: float = 30, env: dict[str, str] | None = None) -> Ran:
     async def within() -> Ran:
         with Directory.open(os.getcwd()) as here:
-            return await running.run(words, here, env or environment(os.environ), seconds)
+            return await process.run(words, here, env or environment(os.environ), seconds)
 
     return asyncio.run(within())
 
@@ -71,9 +71,9 @@ def gone(pid: int) -> bool:
     ],
 )
 def test_plain_command_is_a_list_of_words(text: str, words: tuple[str, ...]) -> None:
-    command = parsed(text)
+    command = parse_command(text)
     assert command.words == words
-    assert not command.needs_shell
+    assert not command.shell_operators
 
 
 @pytest.mark.parametrize(
@@ -104,15 +104,15 @@ def test_plain_command_is_a_list_of_words(text: str, words: tuple[str, ...]) -> 
     ],
 )
 def test_what_only_a_shell_understands_is_seen(text: str) -> None:
-    command = parsed(text)
-    assert command.needs_shell
+    command = parse_command(text)
+    assert command.shell_operators
     assert command.words == ()
 
 
 @pytest.mark.parametrize("text", ["", "   ", "a\0b", "echo 'open", "x" * 10_001, "''"])
 def test_what_is_no_command_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        parsed(text)
+        parse_command(text)
 
 
 def test_program_of_a_relative_path_entry_is_not_started(home: Path) -> None:
@@ -120,8 +120,8 @@ def test_program_of_a_relative_path_entry_is_not_started(home: Path) -> None:
     evil.write_text("#!/bin/sh\necho evil\n", encoding="utf-8")
     evil.chmod(0o755)
     with pytest.raises(NotFound):
-        program("git", str(home / "work"), {"PATH": ".::bin"})
-    assert program("./git", str(home / "work"), {}) == f"{home}/work/./git"
+        find_program("git", str(home / "work"), {"PATH": ".::bin"})
+    assert find_program("./git", str(home / "work"), {}) == f"{home}/work/./git"
 
 
 def test_environment_has_no_secrets() -> None:
@@ -203,7 +203,7 @@ def test_command_at_its_limit_is_ended() -> None:
 def test_command_that_ignores_a_polite_signal_is_ended_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(running, "_GRACE", 0.1)
+    monkeypatch.setattr(process, "_GRACE", 0.1)
     # So long that it has begun to ignore the signal also on a busy machine.
     ran = run("/bin/sh", "-c", "trap '' TERM; echo up; sleep 60; sleep 60", seconds=2)
     assert ran.ended
@@ -217,19 +217,19 @@ def test_endless_output_is_bounded_and_keeps_both_ends() -> None:
     assert ran.output.startswith("first\nxxx")
     assert ran.output.endswith("xxx\nlast\n")
     assert "bytes in all" in ran.output
-    assert len(ran.output) < running.MOST_SHOWN + 100
+    assert len(ran.output) < process.MAX_SHOWN + 100
 
 
 def test_flood_of_output_ends_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "_MOST_PRINTED", 1_000_000)
+    monkeypatch.setattr(process, "_MAX_PRINTED", 1_000_000)
     ran = run("/usr/bin/env", "yes", seconds=60)
     assert ran.ended == "it printed more than 1,000,000 bytes"
-    assert len(ran.output) < running.MOST_SHOWN + 100
+    assert len(ran.output) < process.MAX_SHOWN + 100
 
 
 def test_output_of_two_byte_letters_is_kept_to_the_limit() -> None:
     ran = run(PYTHON, "-c", "import sys; sys.stdout.buffer.write('é'.encode() * 30_000)")
-    assert ran.output.count("é") == running.MOST_SHOWN
+    assert ran.output.count("é") == process.MAX_SHOWN
 
 
 def test_grandchild_in_the_background_does_not_outlive_its_command(home: Path) -> None:
@@ -251,7 +251,7 @@ def test_process_that_left_the_session_does_not_hold_up_the_answer(home: Path) -
 def test_stopped_reply_ends_the_command_and_what_it_started(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "_GRACE", 0.1)
+    monkeypatch.setattr(process, "_GRACE", 0.1)
     note = home / "pid"
 
     async def stopped() -> None:
@@ -261,7 +261,7 @@ def test_stopped_reply_ends_the_command_and_what_it_started(
                 "-c",
                 f"trap '' TERM; (echo $PPID; sleep 60) & echo $$ > {note}; wait",
             )
-            task = asyncio.ensure_future(running.run(words, here, environment(os.environ), 60))
+            task = asyncio.ensure_future(process.run(words, here, environment(os.environ), 60))
             await asyncio.to_thread(appeared, note)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -285,12 +285,12 @@ def test_colours_secrets_and_controls_are_taken_out_of_output() -> None:
 @pytest.mark.parametrize("between", ["\u200b", "\u2060", "\x01", "\x1b[0m", "\u202e", "\u00ad"])
 def test_secret_that_is_parted_by_what_cannot_be_seen_is_taken_out(between: str) -> None:
     token = f"ghp_a1B2c3D4e5{between}F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    assert running.cleaned(f"it is {token}\n".encode()) == "it is [REDACTED:github-token]\n"
+    assert process.clean(f"it is {token}\n".encode()) == "it is [REDACTED:github-token]\n"
 
 
 def test_escape_sequences_are_taken_out_in_no_time() -> None:
     for part in (b"\x1b[", b"\x1b]", b"\x1b[0;", b"\x1b", b"\x1b]8;;a"):
-        running.cleaned(part * 20_000)
+        process.clean(part * 20_000)
 
 
 def test_program_that_cannot_be_started_leaves_nothing_open() -> None:
@@ -319,7 +319,7 @@ def test_hanging_command_is_ended_and_says_so(box: Box) -> None:
 def test_shell_is_asked_for_as_one(box: Box) -> None:
     assert box.good("run_command", command="echo a b | tr ab xy") == "x y"
     (question,) = box.asked
-    assert question.reason == "needs a shell (|)"
+    assert question.reason == "runs in a shell (|)"
     assert question.title == "Run in a shell: echo a b | tr ab xy"
     assert "always" not in question.choices
 
