@@ -233,6 +233,7 @@ def _linked(app: App, document: str, query: str, limit: int) -> Output:
       retain linked src/auth.py "refactor plans" --limit 10 --json
     """
     answer = app.linked(document, query, limit)
+    none = f"No memory links to {document}: a link is written [[{document}]]."
     texts = []
     for hit in answer.hits:
         head = " · ".join(filter(None, (hit.ref, _flat(hit.title), hit.created_at[:10])))
@@ -245,9 +246,7 @@ def _linked(app: App, document: str, query: str, limit: int) -> Output:
         [{**hit.to_backlink(), "degraded": answer.degraded.to_dict()} for hit in answer.hits],
         "\n".join(texts),
         quiet=[hit.ref for hit in answer.hits],
-        messages=[]
-        if answer.hits
-        else [f"No memory links to {document}: a link is written [[{document}]]."],
+        messages=[none if not answer.hits else ""],
         warnings=shortfalls(answer.degraded),
     )
 
