@@ -159,11 +159,8 @@ class Filler:
         self._app = app
         self.made.append(app)
 
-    def wake(self) -> None:
-        self.woken.append(self._app)
-
     def notice(self) -> None:
-        pass
+        self.woken.append(self._app)
 
     def end(self) -> None:
         pass
@@ -171,7 +168,7 @@ class Filler:
 
 @pytest.fixture
 def filler(monkeypatch: pytest.MonkeyPatch) -> type[Filler]:
-    monkeypatch.setattr("retain.web.office.EmbeddingWorker", Filler)
+    monkeypatch.setattr("retain.app.worker.EmbeddingWorker", Filler)
     Filler.woken.clear()
     Filler.made.clear()
     return Filler

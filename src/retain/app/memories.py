@@ -326,10 +326,11 @@ def move_over(
         )
     # Only its own name for itself may change.
     data = set_own_id(before._replace(id=to_id)) if to_id else before.data
-    other.ensure_bank()
-    collection = before.collection if to_collection is None else to_collection
-    created = other.bank.create(collection, to_id or before.id, data)
-    written = _finish(other, created, f"move {before.ref} from another bank", ())
+    with other.turn():
+        other.ensure_bank()
+        collection = before.collection if to_collection is None else to_collection
+        created = other.bank.create(collection, to_id or before.id, data)
+        written = _finish(other, created, f"move {before.ref} from another bank", ())
     try:
         gone = delete(banks, before.address, expect=before.hash)
     except (RetainError, OSError):
