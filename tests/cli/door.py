@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pty
@@ -63,16 +64,11 @@ def answered(answer: str, *words: str) -> tuple[int, str]:
         [*command(), *words], stdin=follower, stdout=follower, stderr=follower, env=env
     )
     os.close(follower)
+    os.write(leader, f"{answer}\n".encode())
     seen = b""
-    asked = False
-    try:
+    with contextlib.suppress(OSError):  # how Linux says that the other end is closed
         while data := os.read(leader, 65536):
             seen += data
-            if not asked and b"/" in seen.rpartition(b"[")[2] and seen.endswith(b"] "):
-                asked = True
-                os.write(leader, f"{answer}\n".encode())
-    except OSError:  # how Linux says that the other end is closed
-        pass
     code = child.wait(60)
     os.close(leader)
     return code, seen.decode()

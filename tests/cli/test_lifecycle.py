@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from retain.records.schema import find_faults
-from tests.cli.door import call, done
-from tests.conftest import command
+from tests.cli.door import answered, call, done
 from tests.records.filing import CONTENT, Store, draft
 
 FIELDS = (
@@ -63,29 +57,6 @@ def test_new_hides_secrets_and_refuses_them_as_names(store: Store) -> None:
             assert TOKEN.encode() not in path.read_bytes()
 
 
-def _typed(words: list[str], lines: str, cwd: Path) -> tuple[int, str]:
-    """What a command says on a terminal where a person types these lines."""
-    terminal, side = pty.openpty()
-    process = subprocess.Popen(
-        [*command(), *words], stdin=side, stdout=side, stderr=side, cwd=cwd, close_fds=True
-    )
-    os.close(side)
-    os.write(terminal, lines.encode())
-    said, end = b"", time.monotonic() + 60
-    try:
-        while time.monotonic() < end:
-            if select.select([terminal], [], [], 0.2)[0]:
-                try:
-                    said += os.read(terminal, 65536)
-                except OSError:  # how Linux says that the other side is closed
-                    break
-        return process.wait(60), said.decode()
-    finally:
-        process.kill()
-        process.wait()
-        os.close(terminal)
-
-
 @pytest.mark.slow
 def test_new_asks_on_a_terminal(store: Store) -> None:
     answers = [
@@ -96,7 +67,7 @@ def test_new_asks_on_a_terminal(store: Store) -> None:
         *("", "transactions", ""),  # one reason at least
         "",
     ]
-    code, said = _typed(["new", "decision"], "\n".join(answers) + "\n", store.project)
+    code, said = answered("\n".join(answers), "new", "decision")
     assert code == 0, said
     assert "Status (proposed|accepted|deprecated|superseded): " in said
     assert "Rationale 1: " in said
