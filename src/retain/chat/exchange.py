@@ -30,9 +30,8 @@ from retain.talk.events import (
     Usage,
 )
 from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
-from retain.talk.models.access import key_variable
+from retain.talk.models.access import key_file, key_variable
 from retain.talk.models.errors import ModelError
-from retain.talk.models.setup import key_file
 from retain.talk.tools import summary
 from retain.text.sanitize import flat
 

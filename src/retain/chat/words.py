@@ -27,7 +27,7 @@ To talk to another:
 {local}
 
 **Claude** with `ANTHROPIC_API_KEY`, **OpenAI** with `OPENAI_API_KEY`: set it, and
-`retain config set chat.model NAME`.
+`retain config set chat.model NAME --global`.
 
 Without a model: `/search`, `/memories`, `/remember`, `/sessions`, `/help`.
 """
@@ -75,7 +75,7 @@ def finished(what: Finished) -> str:
 
 def setup(message: str, model: str, variable: str, file: str) -> str:
     """How a model gets its key, and which ones need none, as Markdown."""
-    from retain.talk.models.setup import LOCAL  # not before the first paint
+    from retain.talk.models.access import LOCAL  # not before the first paint
 
     said = flat(message)
     return _SETUP.format(

@@ -20,9 +20,8 @@ from retain.talk.chat import Chat
 from retain.talk.commands import Commands, Shown, is_command, named
 from retain.talk.events import Finished, Retrying, TextDelta, Thinking, Usage
 from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
-from retain.talk.models.access import key_variable
+from retain.talk.models.access import LOCAL, key_file, key_variable
 from retain.talk.models.errors import ModelError
-from retain.talk.models.setup import LOCAL, key_file
 from retain.text.sanitize import flat
 from retain.web import spoken
 from retain.web.growing import Growing

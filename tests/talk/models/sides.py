@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from retain import config
 from retain.talk.events import Ask, Event, Text, TextDelta, Turn
-from retain.talk.models import Model, Patience, model
+from retain.talk.models import Model, RetryPolicy, model
 from tests.talk.servers import Answer, Server, chat, chat_error, claude, claude_error
 
 __all__ = ["KEY", "QUICK", "SIDES", "Side", "ask", "heard", "text_of"]
 
 KEY = "sk-test-0123456789abcdef"
-QUICK = Patience(pauses=(0, 0, 0))
+QUICK = RetryPolicy(pauses=(0, 0, 0))
 
 
 class Side(NamedTuple):
@@ -33,9 +33,9 @@ class Side(NamedTuple):
             return {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY, **more}
         return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": KEY, **more}
 
-    def at(self, server: Server | str, patience: Patience = QUICK, **more: str) -> Model:
+    def at(self, server: Server | str, policy: RetryPolicy = QUICK, **more: str) -> Model:
         env = self.env(server if isinstance(server, str) else server.url, **more)
-        return model(self.name, config.load("", "", env), env, patience=patience)
+        return model(self.name, config.load("", "", env), env, policy=policy)
 
 
 SIDES = {

@@ -13,14 +13,14 @@ from retain.config import Config
 from retain.talk.events import Ask, Event
 from retain.talk.models.access import access
 from retain.talk.models.errors import Kind, ModelError
-from retain.talk.models.patience import Patience
+from retain.talk.models.remote import RetryPolicy
 
 __all__ = [
     "PROVIDERS",
     "Kind",
     "Model",
     "ModelError",
-    "Patience",
+    "RetryPolicy",
     "context_tokens",
     "full_name",
     "known",
@@ -68,7 +68,7 @@ class Model(Protocol):
 
 
 def model(
-    name: str, config: Config, env: Mapping[str, str], *, patience: Patience | None = None
+    name: str, config: Config, env: Mapping[str, str], *, policy: RetryPolicy | None = None
 ) -> Model:
     """A model by its name, or the configured one; raises where its key is missing.
 
@@ -80,10 +80,10 @@ def model(
     if named == "anthropic":
         from retain.talk.models.anthropic import Claude
 
-        return Claude(name, to, size, patience or Patience())
+        return Claude(name, to, size, policy or RetryPolicy())
     from retain.talk.models.openai import Compatible
 
-    return Compatible(name, to, size, patience or Patience())
+    return Compatible(name, to, size, policy or RetryPolicy())
 
 
 def full_name(one: Model) -> str:

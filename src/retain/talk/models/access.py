@@ -14,10 +14,20 @@ from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from retain.config import Config
-from retain.locate import global_root
+from retain.locate import from_home, global_root
 from retain.talk.models.errors import ModelError
-from retain.talk.models.setup import FILE, LOCALLY, key_file
 
+_FILE: Final = "chat.env"
+_SETTINGS: Final = (
+    "retain config set chat.model NAME --global",
+    "retain config set chat.base_url http://127.0.0.1:11434/v1 --global",
+)
+# How to do without a key, in Markdown, and in the one line of an error.
+LOCAL: Final = f"""\
+**Without a key**, with Ollama on this machine: `{_SETTINGS[0]}` and
+`{_SETTINGS[1]}`; for LM Studio the same with
+`http://127.0.0.1:1234/v1`."""
+_LOCAL_HINT: Final = f"For a model on this machine: `{_SETTINGS[0]}` and `{_SETTINGS[1]}`."
 _MAX_BYTES: Final = 100_000
 _VISIBLE: Final = re.compile(r"[!-~]+")
 _NO_KEY: Final = "local"  # the packages insist on some key; this one opens nothing
@@ -89,6 +99,11 @@ def key_variable(provider: str, config: Config) -> str:
     return config.text("chat.api_key_env").strip() or _VENDORS[provider].key_variable
 
 
+def key_file(env: Mapping[str, str]) -> str:
+    """Return the file that keys are read from, as a person would write its path."""
+    return from_home(os.path.join(global_root(env), _FILE), env.get("HOME", ""))
+
+
 def _whole(provider: str, address: str) -> str:
     """An address as the packages want it: OpenAI's with `/v1`, Anthropic's without."""
     address = address.rstrip("/").removesuffix("/chat/completions")
@@ -111,7 +126,7 @@ def _key(variable: str, known: Mapping[str, str]) -> str:
 
 def environment(env: Mapping[str, str]) -> Mapping[str, str]:
     """The variables in force: the process's own, then those in the person's `chat.env`."""
-    path = os.path.join(global_root(env), FILE)
+    path = os.path.join(global_root(env), _FILE)
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -153,7 +168,7 @@ def _no_key(variable: str, env: Mapping[str, str]) -> ModelError:
         "no_key",
         f"there is no key for the model: {variable} is not set",
         hint=f"Set {variable} in your environment, or write {variable}=... into {key_file(env)}, "
-        f"readable by you alone (`chmod 600`). {LOCALLY}",
+        f"readable by you alone (`chmod 600`). {_LOCAL_HINT}",
     )
 
 

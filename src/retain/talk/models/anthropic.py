@@ -22,12 +22,11 @@ from retain.talk.events import (
     Turn,
     Usage,
 )
-from retain.talk.models import turns, wire
-from retain.talk.models.errors import ModelError
-from retain.talk.models.remote import Remote
+from retain.talk.models import turns
+from retain.talk.models.remote import RemoteModel, tls
 
 if TYPE_CHECKING:
-    from anthropic import APIStatusError, AsyncAnthropic
+    from anthropic import AsyncAnthropic
 
 
 _MAX_TOKENS: Final = 16_000  # the API wants a number; thinking counts as well
@@ -41,7 +40,7 @@ _REASONS: Final[Mapping[str, Reason]] = {
 }
 
 
-class Claude(Remote):
+class Claude(RemoteModel):
     """A model behind the Messages API."""
 
     provider = "anthropic"
@@ -50,7 +49,7 @@ class Claude(Remote):
         import anthropic.resources.messages
         import anthropic.resources.models  # noqa: F401 - the package itself loads these late
 
-        wire.tls()
+        tls()
 
     def _client(self) -> AsyncAnthropic:
         from anthropic import AsyncAnthropic
@@ -60,47 +59,27 @@ class Claude(Remote):
             base_url=self._to.base_url,
             max_retries=0,  # ours are shown, and never repeat a reply that has begun
             open_telemetry=False,
-            http_client=wire.client(self._to, self._patience),
+            http_client=self._http_client(),
         )
 
-    def _listed(self, client: AsyncAnthropic) -> AsyncIterator[Any]:
+    def _list(self, client: AsyncAnthropic) -> AsyncIterator[Any]:
         return aiter(client.models.list(limit=100))
 
     def _request(self, ask: Ask) -> dict[str, Any]:
         return _request(self.name, ask)
 
-    async def _opened(self, client: AsyncAnthropic, request: dict[str, Any]) -> Any:
+    async def _open(self, client: AsyncAnthropic, request: dict[str, Any]) -> Any:
         return await client.messages.create(**request, stream=True)
 
     def _reply(self) -> _Reply:
         return _Reply(self.name)
-
-    def _errors(self) -> tuple[type[Exception], ...]:
-        from anthropic import AnthropicError
-
-        return (AnthropicError, *wire.ERRORS_OF_GARBAGE, *wire.transport_errors())
-
-    def _failure(self, error: Exception) -> ModelError:
-        from anthropic import APIConnectionError, APIStatusError
-
-        if isinstance(error, APIStatusError):
-            return self._refusal(error)
-        if isinstance(error, (APIConnectionError, *wire.transport_errors())):
-            return wire.lost(self._to, error, self._patience)
-        return wire.garbled(self._to)
-
-    def _refusal(self, error: APIStatusError) -> ModelError:
-        names = (error.type, error.error_code)
-        words = error.api_message or (error.body if isinstance(error.body, str) else "")
-        found = wire.refusal(self._to, self.name, error.status_code, names, words)
-        return wire.waiting(found, error.response.headers)
 
 
 class _Reply:
     """A reply being put together from the events of its stream."""
 
     def __init__(self, model: str) -> None:
-        self.begun = False
+        self.has_begun = False
         self.stop = ""
         self._model = model
         self._text = ""
@@ -112,7 +91,7 @@ class _Reply:
     def take(self, event: Any) -> Iterator[Event]:
         match event.type:
             case "message_start":
-                self.begun, self._usage = True, event.message.usage
+                self.has_begun, self._usage = True, event.message.usage
             case "content_block_start":
                 yield from self._start(event.index, event.content_block)
             case "content_block_delta":
@@ -158,8 +137,7 @@ class _Reply:
         self._text += text
         return TextDelta(text)
 
-    def ending(self, ask: Ask) -> Iterator[Event]:
-        """What there is to say when the stream is at its end."""
+    def finish(self, ask: Ask) -> Iterator[Event]:
         reason = _REASONS.get(self.stop, "end")
         if reason != "length":
             yield from self._broken

@@ -21,12 +21,11 @@ from retain.talk.events import (
     Turn,
     Usage,
 )
-from retain.talk.models import turns, wire
-from retain.talk.models.errors import ModelError
-from retain.talk.models.remote import Remote
+from retain.talk.models import turns
+from retain.talk.models.remote import RemoteModel, tls
 
 if TYPE_CHECKING:
-    from openai import APIError, AsyncOpenAI
+    from openai import AsyncOpenAI
 
 
 _REASONS: Final[Mapping[str, Reason]] = {
@@ -37,7 +36,7 @@ _REASONS: Final[Mapping[str, Reason]] = {
 }
 
 
-class Compatible(Remote):
+class Compatible(RemoteModel):
     """A model behind `/v1/chat/completions`."""
 
     provider = "openai"
@@ -46,7 +45,7 @@ class Compatible(Remote):
         import openai.resources.chat
         import openai.resources.models  # noqa: F401 - the package itself loads these late
 
-        wire.tls()
+        tls()
 
     def _client(self) -> AsyncOpenAI:
         from openai import AsyncOpenAI
@@ -55,50 +54,20 @@ class Compatible(Remote):
             api_key=self._to.key,
             base_url=self._to.base_url,
             max_retries=0,  # ours are shown, and never repeat a reply that has begun
-            http_client=wire.client(self._to, self._patience),
+            http_client=self._http_client(),
         )
 
-    def _listed(self, client: AsyncOpenAI) -> AsyncIterator[Any]:
+    def _list(self, client: AsyncOpenAI) -> AsyncIterator[Any]:
         return aiter(client.models.list())
 
     def _request(self, ask: Ask) -> dict[str, Any]:
         return _request(self.name, ask, is_official=self._to.is_official)
 
-    async def _opened(self, client: AsyncOpenAI, request: dict[str, Any]) -> Any:
+    async def _open(self, client: AsyncOpenAI, request: dict[str, Any]) -> Any:
         return await client.chat.completions.create(**request, stream=True)
 
     def _reply(self) -> _Reply:
         return _Reply()
-
-    def _errors(self) -> tuple[type[Exception], ...]:
-        from openai import OpenAIError
-
-        return (OpenAIError, *wire.ERRORS_OF_GARBAGE, *wire.transport_errors())
-
-    def _failure(self, error: Exception) -> ModelError:
-        from openai import APIConnectionError, APIError
-
-        if isinstance(error, (APIConnectionError, *wire.transport_errors())):
-            return wire.lost(self._to, error, self._patience)
-        if isinstance(error, APIError):
-            return self._refusal(error)
-        return wire.garbled(self._to)
-
-    def _refusal(self, error: APIError) -> ModelError:
-        from openai import APIStatusError
-
-        names, words = (error.type, error.code), _words(error)
-        if isinstance(error, APIStatusError):
-            found = wire.refusal(self._to, self.name, error.status_code, names, words)
-            return wire.waiting(found, error.response.headers)
-        return wire.refusal(self._to, self.name, 200, names, words)  # within a stream
-
-
-def _words(error: APIError) -> str:
-    body = error.body
-    if isinstance(body, Mapping):
-        return str(body.get("message") or "")
-    return body if isinstance(body, str) else ""
 
 
 class _Call:
@@ -114,7 +83,7 @@ class _Reply:
     """A reply being put together from the chunks of its stream."""
 
     def __init__(self) -> None:
-        self.begun = False
+        self.has_begun = False
         self.stop = ""
         self._text = ""
         self._refused = False
@@ -125,7 +94,7 @@ class _Reply:
     def take(self, chunk: Any) -> Iterator[Event]:
         self._usage = chunk.usage or self._usage
         for choice in (chunk.choices or [])[:1]:
-            self.begun = True
+            self.has_begun = True
             yield from self._grow(choice.delta)
             self.stop = choice.finish_reason or self.stop
 
@@ -157,8 +126,7 @@ class _Reply:
         call.name += (part.function and part.function.name) or ""
         call.text += (part.function and part.function.arguments) or ""
 
-    def ending(self, ask: Ask) -> Iterator[Event]:
-        """What there is to say when the stream is at its end."""
+    def finish(self, ask: Ask) -> Iterator[Event]:
         reason = self._reason()
         ids = {call.id for call in self._calls}
         for number, call in enumerate(self._calls):
