@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
@@ -169,6 +169,12 @@ def document(
     return Document(
         uuid(number), **(usual | fields), vector=vector, terms=f"{COMMON} {terms}".strip()
     )
+
+
+def put_all(engine: Engine, documents: Sequence[Document]) -> None:
+    """Put documents, a thousand at once."""
+    for start in range(0, len(documents), 1_000):
+        engine.put(documents[start : start + 1_000])
 
 
 def uuid(number: int) -> str:

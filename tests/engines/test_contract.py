@@ -26,6 +26,7 @@ from tests.engines.conftest import (
     REAL,
     Bench,
     document,
+    put_all,
     unit,
     uuid,
     uuids,
@@ -86,11 +87,11 @@ def test_what_was_deleted_is_gone_and_nothing_else_is(bench: Bench) -> None:
 def test_a_large_bank_is_put_and_listed_whole(bench: Bench) -> None:
     many = range(6_000)
     documents = [document(number) for number in many]
-    for start in range(0, len(many), 1_000):
-        bench.engine.put(documents[start : start + 1_000])
+    put_all(bench.engine, documents)
     assert set(bench.engine.ids()) == uuids(*many)
     assert bench.engine.count() == len(many)
-    bench.engine.delete([uuid(number) for number in many[::2]])
+    for start in range(0, len(many), 2_000):
+        bench.engine.delete([uuid(number) for number in many[start : start + 2_000 : 2]])
     assert set(bench.engine.ids()) == uuids(*many[1::2])
 
 
@@ -183,7 +184,7 @@ def test_hostile_values_are_nothing_but_values(bench: Bench, field: str) -> None
 @only_vector
 def test_the_nearest_are_those_of_an_exact_scan(bench: Bench) -> None:
     documents = [document(number) for number in range(3_000)]
-    bench.engine.put(documents)
+    put_all(bench.engine, documents)
     matrix = np.stack([cast(Floats, one.vector) for one in documents])
     hits = 0
     for n in range(20):

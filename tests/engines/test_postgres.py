@@ -24,7 +24,7 @@ from retain.index.engines.engine import (
 )
 from retain.index.vectors import Floats
 from tests.engines import servers
-from tests.engines.conftest import KEY, REAL, Bench, document, unit, uuid, uuids
+from tests.engines.conftest import KEY, REAL, Bench, document, put_all, unit, uuid, uuids
 
 pytestmark = pytest.mark.slow
 _text, _vector = (
@@ -71,8 +71,7 @@ def test_a_large_table_gets_a_graph_that_finds_what_a_scan_finds(
     documents = [
         document(number, tags=("rare",) if number % 50 == 0 else ()) for number in range(4_000)
     ]
-    engine.put(documents[:3_800])
-    engine.put(documents[3_800:])  # into the graph that is there
+    put_all(engine, documents)  # the last of them into the graph that is there
     for where, pool in (
         (Filter(), documents),
         (Filter(tags=("rare",)), [one for one in documents if one.tags]),

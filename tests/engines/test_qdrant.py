@@ -18,7 +18,7 @@ import pytest
 from retain.index.engines.engine import EngineRefused, Filter, VectorEngine
 from retain.index.vectors import Floats
 from tests.engines import servers
-from tests.engines.conftest import KEY, REAL, Bench, Row, document, unit, uuid, uuids
+from tests.engines.conftest import KEY, REAL, Bench, Row, document, put_all, unit, uuid, uuids
 
 pytestmark = [
     pytest.mark.slow,
@@ -74,7 +74,7 @@ def test_the_graph_finds_what_an_exact_scan_finds(
     bench = Bench(row, server, "graph")
     engine = cast(VectorEngine, bench.another(quantization=quantization))
     documents = [document(number, type=f"t{number % 3}") for number in range(3_000)]
-    engine.put(documents)
+    put_all(engine, documents)
     for _ in range(600):
         info = _ask(bench)
         if info["status"] == "green" and info["indexed_vectors_count"] > 1_000:
@@ -146,7 +146,7 @@ def _saying(version: str) -> Iterator[str]:
 @pytest.mark.parametrize(
     "version, said",
     [
-        ("1.15.9", r"is 1\.15\.9, and 1\.16 or newer is needed"),
+        ("1.15.9", r"has version 1\.15\.9, and 1\.16 or newer is needed"),
         ("", "cannot be read"),
         ("new\x1b[2J", "cannot be read"),
     ],

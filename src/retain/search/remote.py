@@ -28,25 +28,14 @@ if TYPE_CHECKING:
 _FEW: Final = 500  # memories that are looked through here because the engine lacks them yet
 
 
-class Proposal(NamedTuple):
-    """What one engine found, and the key by which its documents are known here."""
-
-    key: str
-    matches: Sequence[Match]
-
-
 class Remote(NamedTuple):
-    """What the engines of one bank propose; None for an arm that is asked here."""
+    """The local chunks that the engines of a bank propose; None for an arm that is asked here."""
 
     vector: QueryVector = QueryVector()
-    text: Proposal | None = None
-    nearest: Proposal | None = None
+    by_text: list[int] | None = None
+    by_vector: list[int] | None = None
     reasons: tuple[str, ...] = ()
     seconds: float = 0.0  # that they took
-
-    def chunks(self, connection: sqlite3.Connection) -> tuple[list[int] | None, list[int] | None]:
-        """The local chunks that the text and the vector engine propose."""
-        return _locate(connection, self.text), _locate(connection, self.nearest)
 
     def near(
         self,
@@ -69,12 +58,10 @@ class Remote(NamedTuple):
         return compare(matrix, self.vector.vector, among[among >= 0], most)
 
 
-def _locate(connection: sqlite3.Connection, proposal: Proposal | None) -> list[int] | None:
+def _locate(connection: sqlite3.Connection, client: Client, matches: list[Match]) -> list[int]:
     """The chunks that an engine proposes, and those that it was not given yet."""
-    if proposal is None:
-        return None
-    chunks = sync.locate(connection, proposal.key, [match.id for match in proposal.matches])
-    unsent = json.dumps(sync.waiting(connection, proposal.key, _FEW))
+    chunks = sync.locate(connection, client.key, [match.id for match in matches])
+    unsent = json.dumps(sync.waiting(connection, client.key, _FEW))
     query = "SELECT number FROM chunks JOIN json_each(?) ON memory = json_each.value"
     return list(dict.fromkeys([*chunks, *(row[0] for row in connection.execute(query, (unsent,)))]))
 
@@ -99,16 +86,16 @@ def propose(
                 asked.append((delivery.client, answer))
         except EngineError as error:
             reasons.append(f"answered from the local index: {describe(error)}")
-    proposals: dict[str, Proposal] = {}
+    chunks: dict[str, list[int]] = {}
     for client, answer in asked:  # all are under way: who waits, waits once
         try:
             if matches := answer():
-                proposals[client.part] = Proposal(client.key, matches)
+                chunks[client.part] = index.look(partial(_locate, client=client, matches=matches))
         except EngineError as error:
             reasons.append(f"answered from the local index: {describe(error)}")
     seconds = time.monotonic() - started if asked else 0.0
     unique = tuple(dict.fromkeys(reasons))
-    return Remote(vector, proposals.get("text"), proposals.get("vector"), unique, seconds)
+    return Remote(vector, chunks.get("text"), chunks.get("vector"), unique, seconds)
 
 
 @dataclass(frozen=True)

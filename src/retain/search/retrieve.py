@@ -128,7 +128,7 @@ def gather(
 ) -> Candidates:
     """Ask each arm for what it would propose; `remote` answers for those that live elsewhere."""
     within = allowed_memories(connection, request.filters)
-    by_text, by_vector = remote.chunks(connection) if remote else (None, None)
+    by_text, by_vector = (remote.by_text, remote.by_vector) if remote else (None, None)
     near = None
     if by_vector is None:
         near = _nearest(index, connection, vector, within, max(DENSE, request.candidates))

@@ -77,7 +77,10 @@ class Match(NamedTuple):
 
 
 class Engine(Protocol):
-    """What every engine can do, for one bank; all of it may be done again without harm."""
+    """What every engine can do, for one bank; all of it may be done again without harm.
+
+    No more than a thousand documents are put or deleted at once.
+    """
 
     def version(self) -> str:
         """The server's version."""

@@ -28,12 +28,9 @@ from retain.text.sanitize import flat
 if TYPE_CHECKING:
     from retain.index.vectors import Floats
 
-_OLDEST: Final = 140_000
+_OLDEST: Final = (14, 0)
 _OLDEST_VECTOR: Final = (0, 8)  # that goes on looking where a condition leaves too few
 _MAKE_LOCK: Final = 0x52657461  # under which tables are made, and graphs under the next
-_PAGE: Final = 10_000  # ids listed at once
-_PORTION: Final = 100  # documents in one transaction
-_PORTION_SECONDS: Final = 5.0  # that it may take longer than other requests
 _MAX_IDLE: Final = 8  # connections kept open for the next question
 _MAX_WHOLE: Final = 2_000  # numbers of a vector: no index takes longer ones in 32 bits each
 _MAX_TERMS: Final = 64  # asked for at once
@@ -190,24 +187,20 @@ class _Postgres:
             SQL(", ").join(map(Identifier, names)),
             SQL(", ").join([SQL("%s")] * len(names)),
         )
-        for start in range(0, len(documents), _PORTION):
-            rows = [
-                (
-                    document.id,
-                    _kept(document.collection),
-                    _kept(document.type),
-                    _kept(document.status),
-                    list(map(_kept, document.tags)),
-                    document.created,
-                    *self._values(document),
-                )
-                for document in documents[start : start + _PORTION]
-            ]
-            with (
-                self._primary.transaction(_PORTION_SECONDS) as connection,
-                connection.cursor() as cursor,
-            ):
-                cursor.executemany(statement, rows)
+        rows = [
+            (
+                document.id,
+                _kept(document.collection),
+                _kept(document.type),
+                _kept(document.status),
+                list(map(_kept, document.tags)),
+                document.created,
+                *self._values(document),
+            )
+            for document in documents
+        ]
+        with self._primary.transaction() as connection, connection.cursor() as cursor:
+            cursor.executemany(statement, rows)
         self._note_log()
 
     def _values(self, document: Document) -> tuple[object, ...]:
@@ -283,8 +276,7 @@ class _Postgres:
         """Refuse documents that the table was not made for."""
 
     def _check_version(self, connection: Connection) -> None:
-        if connection.info.server_version < _OLDEST:
-            raise self._server.refused(f"is too old: {_OLDEST // 10_000} or newer is needed")
+        self._server.check_version(_value(connection, "SHOW server_version"), _OLDEST)
 
     def _estimate(self, connection: Connection, bytes_each: int) -> int:
         """About how many documents there are, by their room: statistics may be a day old."""
@@ -459,17 +451,11 @@ class PostgresVectors(_Postgres):
         if not _value(connection, query):
             try:
                 with connection.transaction():
-                    connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+                    connection.execute("CREATE EXTENSION vector")
             except psycopg.Error:
                 hint = "Have its administrator run CREATE EXTENSION vector in that database."
                 raise self._server.refused("lacks pgvector", hint) from None
-        found = _value(connection, query)
-        numbers = tuple(int(number) for number in re.findall(r"\d{1,9}", found)[:2])
-        if numbers < _OLDEST_VECTOR:
-            raise self._server.refused(
-                f"has pgvector {flat(found, 20)}, and 0.8 or newer is needed",
-                "After it is installed: ALTER EXTENSION vector UPDATE.",
-            )
+        self._server.check_version(_value(connection, query), _OLDEST_VECTOR, "pgvector")
 
     def nearest(self, vector: Floats, where: Filter, limit: int) -> list[Match]:
         condition, values = _condition(where)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _OLDEST: Final = (1, 16)
 _PAGE: Final = 5_000
-_MAX_FLOATS: Final = 250_000  # in one request, some three megabytes of JSON
 _LOG_MEGABYTES: Final = 8  # instead of 32: every part of every collection has a log
 _RAISE: Final = object()
 
@@ -55,15 +54,12 @@ class Qdrant:
             return
         dimension = next(len(found.vector) for found in documents if found.vector is not None)
         self._make(dimension)
-        most = max(1, _MAX_FLOATS // dimension)
-        for start in range(0, len(points), most):
-            some = points[start : start + most]
-            try:
-                self._upsert(some)
-            except _Absent:  # another machine has dropped it since
-                self._is_made = False
-                self._make(dimension)
-                self._upsert(some)
+        try:
+            self._upsert(points)
+        except _Absent:  # another machine has dropped it since
+            self._is_made = False
+            self._make(dimension)
+            self._upsert(points)
 
     def _upsert(self, points: Sequence[q.PointStruct]) -> None:
         self._ask("upsert", self._name, points, wait=True, ordering=self._ordering())

@@ -78,14 +78,17 @@ class Server:
             why = "cannot be given its key: that has a line break, a space at an end or"
             raise self.locked(f"{why} a character that is not ASCII")
 
-    def check_version(self, version: str, oldest: tuple[int, int]) -> None:
+    def check_version(
+        self, version: str, oldest: tuple[int, int], product: str = "version"
+    ) -> None:
         """Refuse a server that is older than what Retain needs, or that is something else."""
         numbers = re.match(r"(\d{1,9})\.(\d{1,9})", version)
         if numbers is None:
             raise self.unreadable()
         if (int(numbers[1]), int(numbers[2])) < oldest:
             wanted = ".".join(map(str, oldest))
-            raise self.refused(f"is {flat(version, 20)}, and {wanted} or newer is needed")
+            why = f"has {product} {flat(version, 20)}, and {wanted} or newer is needed"
+            raise self.refused(why)
 
     def down(self, why: str, words: str = "") -> EngineDown:
         """It cannot be asked now."""

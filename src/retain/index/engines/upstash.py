@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from retain.index.vectors import Floats
 
 _PAGE: Final = 1_000  # the most that the service takes or gives at a time
-_MAX_FLOATS: Final = 250_000  # in one request, some three megabytes of JSON
 _SETTLE_SECONDS: Final = 2.0  # that a put waits until queries see it
 # Nothing here can end a quotation; of a value that has anything else only a digest is compared.
 _SAFE: Final = re.compile(r"[A-Za-z0-9 _./:@+-]{1,60}")
@@ -64,12 +63,8 @@ class Upstash:
         ]
         if not vectors:
             return
-        length = len(vectors[0]["vector"])
-        self._check_length(length)
-        most = max(1, min(_PAGE, _MAX_FLOATS // length))
-        for start in range(0, len(vectors), most):
-            some = vectors[start : start + most]
-            self._ask("upsert", some, namespace=self._space)
+        self._check_length(len(vectors[0]["vector"]))
+        self._ask("upsert", vectors, namespace=self._space)
         self._settle()
 
     def _settle(self) -> None:
@@ -83,11 +78,8 @@ class Upstash:
             pause = min(pause * 2, 0.5)
 
     def delete(self, ids: Sequence[str]) -> None:
-        if self._space not in self._spaces():
-            return
-        for start in range(0, len(ids), _PAGE):
-            some = list(ids[start : start + _PAGE])
-            self._ask("delete", some, namespace=self._space)
+        if ids and self._space in self._spaces():
+            self._ask("delete", list(ids), namespace=self._space)
 
     def ids(self) -> Iterator[str]:
         if self._space not in self._spaces():  # asking for a namespace would make it
