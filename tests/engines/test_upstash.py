@@ -27,7 +27,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 
 
 def _answer(bench: Bench, path: str, body: object = None) -> object:
-    return cast(Upstash, bench.server).index.answer(path, "", body)
+    return cast(Upstash, bench.server).index.answer(path, body)
 
 
 def test_scores_are_products_whatever_the_index_compares_by(bench: Bench) -> None:

@@ -37,6 +37,8 @@ class Upstash:
         if not server.key:  # it has no other way in, and a header without one cannot be sent
             raise server.locked("asks for a key")
         self._server, self._space = server, server.container
+        self._index: tuple[int, str] | None = None  # its dimension and how it compares: for good
+        self._is_made = False  # the namespace, as far as is known
         self._http: httpx.Client | None = None
         self._operations: IndexOperations | None = None
         self._lock = Lock()
@@ -65,6 +67,7 @@ class Upstash:
             return
         self._check_length(len(vectors[0]["vector"]))
         self._ask("upsert", vectors, namespace=self._space)
+        self._is_made = True
         self._settle()
 
     def _settle(self) -> None:
@@ -78,11 +81,11 @@ class Upstash:
             pause = min(pause * 2, 0.5)
 
     def delete(self, ids: Sequence[str]) -> None:
-        if ids and self._space in self._spaces():
+        if ids and self._exists():
             self._ask("delete", list(ids), namespace=self._space)
 
     def ids(self) -> Iterator[str]:
-        if self._space not in self._spaces():  # asking for a namespace would make it
+        if not self._exists():
             return
         cursor = "0"
         for _ in range(MAX_PAGES):
@@ -105,7 +108,7 @@ class Upstash:
     def nearest(self, vector: Floats, where: Filter, limit: int) -> list[Match]:
         # Asked before anything is: an index of another dimension is not a passing trouble.
         function = self._check_length(len(vector))
-        if self._space not in self._spaces():
+        if not self._exists():
             return []
         length = float((vector @ vector) ** 0.5) or 1.0
         found = self._ask(
@@ -123,6 +126,7 @@ class Upstash:
             if self._server.is_of_bank(name) and not (others and name == self._space):
                 dropped += self._count(name)
                 self._ask("delete_namespace", name)
+        self._is_made = self._is_made and others
         return dropped
 
     def close(self) -> None:
@@ -141,11 +145,19 @@ class Upstash:
 
     def _check_length(self, length: int) -> str:
         """How the index tells how alike vectors are; refused if it is not for this length."""
-        info = self._info()
-        if info.dimension != length:
+        if self._index is None:
+            info = self._info()
+            self._index = int(info.dimension), str(info.similarity_function).upper()
+        dimension, function = self._index
+        if dimension != length:
             hint = f"Make an index of dimension {length} in the Upstash console."
-            raise self._server.unfit(int(info.dimension), length, hint)
-        return str(info.similarity_function).upper()
+            raise self._server.unfit(dimension, length, hint)
+        return function
+
+    def _exists(self) -> bool:
+        """Whether the namespace is there: a question would make it."""
+        self._is_made = self._is_made or self._space in self._spaces()
+        return self._is_made
 
     def _ask(self, method: str, *args: Any, **options: Any) -> Any:
         try:
