@@ -132,6 +132,7 @@ class App(Banks):
             return self
         own = App(everywhere=True, cwd=self.cwd, env=self.env, stays=self._stays)
         own.lock = self.lock
+        self.closers.append(own.close)
         return own
 
     @cached_property
@@ -154,20 +155,14 @@ class App(Banks):
         from retain.sessions.store import Sessions
 
         own, here = self.own.location.root, os.path.realpath(self.location.root)
-        return Sessions(
+        sessions = Sessions(
             own,
             self.own.ensure_bank,
             lambda: self.config.flag("guard.redact_secrets"),
             "" if here == os.path.realpath(own) else here,
         )
-
-    def close(self) -> None:
-        """Let go of what was opened; every file is safe already."""
-        super().close()
-        for name in ("own", "sessions"):
-            part = self.__dict__.get(name, self)
-            if part is not self:
-                part.close()
+        self.closers.append(sessions.close)
+        return sessions
 
     # The whole bank
 

@@ -83,6 +83,7 @@ class Banks(Locator):
         self._is_closed = False
         self._indexes: dict[str, Index] = {}
         self._worker: EmbeddingWorker | None = None
+        self.closers: list[Callable[[], object]] = []  # of what else was opened
         # An index is closed in good order also where nobody thinks of it.
         self._finalizer: weakref.finalize[..., Banks] = weakref.finalize(
             self, _close_all, self._indexes
@@ -348,6 +349,8 @@ class Banks(Locator):
             self._worker.end()
         with self.lock:
             self._finalizer()
+            while self.closers:
+                self.closers.pop()()
 
     # Engines
 
