@@ -28,6 +28,7 @@ from retain.memory import Data, Memory, Problem
 from retain.records.codec import is_record, load_record
 from retain.records.schema import find_faults
 from retain.text.links import MAX_LINKS, Link, count_links
+from retain.text.sizes import format_size
 
 if TYPE_CHECKING:
     from retain.index.index import Index
@@ -47,6 +48,35 @@ class Findings(NamedTuple):
 
     def to_dict(self) -> Data:
         return {**self._asdict(), "problems": [problem.to_dict() for problem in self.problems]}
+
+
+class Stats(NamedTuple):
+    """A bank and its index in numbers."""
+
+    facts: queries.Facts
+    tags: Mapping[str, int]
+    types: Mapping[str, int]
+    index_size: int
+    problems: tuple[Problem, ...]
+
+    def to_dict(self, root: str) -> Data:
+        return {
+            "count": self.facts.memories,
+            "total_size": format_size(self.facts.size).replace(" ", ""),
+            "bytes": self.facts.size,
+            "tags": dict(self.tags),
+            "types": dict(self.types),
+            "memory_path": root,
+        }
+
+
+class Health(NamedTuple):
+    """How an index is: what it holds, what is wrong with it, what was done about that."""
+
+    facts: queries.Facts
+    faults: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    is_rebuilt: bool = False
 
 
 def examine(bank: Bank, rules: Rules, inbox: Inbox, index: Index | None) -> Findings:

@@ -9,14 +9,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from retain.config import share, whole
 from retain.errors import Busy, Conflict, RetainError
 from retain.index.database import MEMORY_STATE
 from retain.index.graph import predecessors_of, successors_of
-from retain.memory import Data, Degraded, Hit, Problem
-from retain.text.sizes import format_size
+from retain.memory import Degraded, Hit, Problem
 
 # `retain.search`, the queries and the inbox are imported by the verbs that need them: `get`,
 # `list` and `put` spare 9 of their 50 ms.
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from retain.app.banks import Banks
+    from retain.doctor import Health, Stats
     from retain.index import queries
     from retain.index.index import Index
     from retain.index.sync import Changes, Progress
@@ -37,36 +37,6 @@ if TYPE_CHECKING:
     from retain.search.search import Search
 
 _BUSY_SECONDS: Final = 1.0  # until a watch looks again where another process is at work
-
-
-class Stats(NamedTuple):
-    """A bank and its index in numbers."""
-
-    facts: queries.Facts
-    tags: Mapping[str, int]
-    types: Mapping[str, int]
-    index_size: int
-    problems: tuple[Problem, ...]
-
-    def to_dict(self, root: str) -> Data:
-        return {
-            "count": self.facts.memories,
-            "total_size": format_size(self.facts.size).replace(" ", ""),
-            "bytes": self.facts.size,
-            "tags": dict(self.tags),
-            "types": dict(self.types),
-            "memory_path": root,
-        }
-
-
-class Health(NamedTuple):
-    """How an index is: what it holds, what is wrong with it, what was done about that."""
-
-    facts: queries.Facts
-    faults: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-    is_rebuilt: bool = False
-
 
 # Searching
 
@@ -482,12 +452,11 @@ def index_facts(banks: Banks, *, is_fresh: bool = False) -> queries.Facts:
 
 def stats(banks: Banks) -> Stats:
     """The bank in force in numbers."""
+    from retain.doctor import Stats, read_unless
     from retain.index import queries
 
     if not banks.bank.location.exists:
         return Stats(queries.Facts(), {}, {}, 0, ())
-    from retain.doctor import read_unless
-
     index = banks.index()
     sync(banks)
     problems: list[Problem] = []
@@ -505,7 +474,7 @@ def stats(banks: Banks) -> Stats:
 
 def health(banks: Banks, *, repair: bool = False, progress: Progress | None = None) -> Health:
     """Compare the index of the bank in force with the files; a wrong one can be made anew."""
-    from retain.doctor import index_faults
+    from retain.doctor import Health, index_faults
 
     index = banks.index()
     is_rebuilt = False

@@ -314,8 +314,7 @@ def _doctor(app: App, repair: bool) -> Output:
       retain doctor
       retain doctor --repair
     """
-    from retain.app.queries import Health
-    from retain.doctor import orphaned_states, remove_state
+    from retain.doctor import Health, orphaned_states, remove_state
     from retain.index.queries import Facts
 
     findings, root = app.status(), app.location.root
