@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from markupsafe import Markup
 from playwright.sync_api import BrowserContext, Page, expect
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -25,9 +26,10 @@ from starlette.requests import Request
 from retain.app import App
 from retain.capture.inbox import Inbox
 from retain.errors import Busy, Conflict, NotFound
-from retain.web import leading, spoken, talking
+from retain.web import talking, wikilinks
 from retain.web.growing import Growing, _Blocks
 from retain.web.live import Live
+from retain.web.markdown import LinkTarget, Renderer
 from retain.web.office import Office
 from retain.web.operation import Call
 from retain.web.operations import chat as chatting
@@ -120,7 +122,7 @@ def test_a_reply_is_laid_out_and_kept(served: Served, model: Server) -> None:
 def test_a_link_in_a_chat_leads_to_the_memory_that_it_names(served: Served, model: Server) -> None:
     served.api("POST", "/memories/here", {"id": "queue-choice", "text": "Redis it is."})
     model.says(claude("As [[queue-choice]] says.\n\nNothing of [[no-such-choice|that]].\n"))
-    there = '<a class="wiki" href="/memory/here/memories/queue-choice">queue-choice</a>'
+    there = '<a class="wiki" href="/memory/here/memories/queue-choice">Redis it is.</a>'
     missing = 'title="There is no such memory: write it">that</a>'
     talk = Talk(served)
     talk.says("Which queue?")
@@ -156,16 +158,18 @@ def test_of_very_many_links_some_are_looked_up(
 ) -> None:
     asked: list[int] = []
 
-    def addresses(_: App, named: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+    def addresses(_: App, named: Sequence[str]) -> dict[str, object]:
         asked.append(len(named))
         return {}
 
     monkeypatch.setattr(App, "resolve_links", addresses)
     texts = [" ".join(f"[[n{number}]]" for number in range(9_000))] * 2
-    found = office.at_once(lambda app: leading.places(app, office, leading.targets(texts)))
-    assert asked == [leading._MOST]
-    assert leading.resolving(found)("n1") == ""
-    assert leading.resolving(found)("n8999") is None
+    found = office.at_once(
+        lambda app: wikilinks.look_up(app, office, wikilinks.find_targets(texts))
+    )
+    assert asked == [wikilinks._MOST]
+    assert wikilinks.resolver(found)("n1") == LinkTarget()
+    assert wikilinks.resolver(found)("n8999") is None
 
 
 def test_a_session_that_is_open_is_not_opened_twice(served: Served, model: Server) -> None:
@@ -874,13 +878,13 @@ def test_nothing_is_laid_out_in_the_servers_loop(
     model: Server, office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside: list[threading.Thread] = []
-    real = spoken.laid_out
+    real = Renderer.render
 
-    def laid_out(text: str, *how: Any) -> str:
+    def render(self: Renderer, text: str) -> Markup:
         inside.append(threading.current_thread())
-        return real(text, *how)
+        return real(self, text)
 
-    monkeypatch.setattr(spoken, "laid_out", laid_out)
+    monkeypatch.setattr(Renderer, "render", render)
 
     async def scene() -> None:
         talks = Talks(office, Live(office))

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from retain.web import prose
-from retain.web.pages import inbox as inbox_page
 from tests.web import stage
 from tests.web.stage import Begin, Served
 
@@ -204,14 +202,6 @@ def test_many_proposals_are_shown_a_page_at_a_time(served: Served) -> None:
     assert "3 more wait" in shown
     assert 'href="/inbox?limit=100"' in shown
     assert served.get("/inbox?limit=100").text.count("<article") == 53
-
-
-def test_all_proposals_have_one_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prose, "_STEPS", 10_000)
-    laid_out = inbox_page._sharing()
-    made = [laid_out(text) for text in ("**a**", *["*a_b" * 2_000] * 40, "**b**")]
-    assert made[0] == "<p><strong>a</strong></p>\n"
-    assert made[-1] == '<pre class="as-written">**b**</pre>\n'
 
 
 def test_empty_inbox_says_where_proposals_come_from(served: Served) -> None:

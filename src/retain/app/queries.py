@@ -223,11 +223,11 @@ def connections(banks: Banks, ref: str) -> Graph:
     return links.connections(banks.index(), ref)
 
 
-def resolve_links(banks: Banks, targets: Sequence[str]) -> dict[str, tuple[str, str, str]]:
-    """Scope, collection and id of the memories that links name; the project's own first."""
+def resolve_links(banks: Banks, targets: Sequence[str]) -> dict[str, tuple[str, str, str, str]]:
+    """Scope, collection, id and title of the memories that links name; the project's own first."""
     from retain.search import related as links
 
-    resolved: dict[str, tuple[str, str, str]] = {}
+    resolved: dict[str, tuple[str, str, str, str]] = {}
     for index in banks.indexes() if targets else ():
         left = [target for target in targets if target not in resolved]
         for target, address in links.addresses(index, left).items():

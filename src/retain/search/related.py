@@ -114,11 +114,11 @@ def related(index: Index, ref: str, limit: int) -> list[Related]:
     return index.read(lambda connection: _Links(connection, index).related(ref))[:limit]
 
 
-def addresses(index: Index, targets: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Collection and id of the memories that links name, by what they call them."""
+def addresses(index: Index, targets: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+    """Collection, id and title of the memories that links name, by what they call them."""
 
-    def read(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
-        query = "SELECT collection, id FROM memories WHERE number = ?"
+    def read(connection: sqlite3.Connection) -> dict[str, tuple[str, str, str]]:
+        query = "SELECT collection, id, title FROM memories WHERE number = ?"
         numbers = {target: memory_of(connection, key(target)) for target in targets}
         rows = {name: connection.execute(query, (it,)).fetchone() for name, it in numbers.items()}
         return {name: row for name, row in rows.items() if row}

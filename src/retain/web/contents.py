@@ -10,16 +10,15 @@ from markupsafe import Markup
 from retain.bank.markdown import parse_file
 from retain.memory import Memory
 from retain.records.codec import is_record, load_record
-from retain.web import leading
-from retain.web.leading import resolving
-from retain.web.prose import Budget, rendered
+from retain.web.markdown import Renderer
+from retain.web.wikilinks import Pages, find_targets, resolver
 
 # Where the order of a list is the order of doing.
 _STEPS: Final = ("steps", "next_actions")
 # Fields whose value is one of a few words.
 _SHORT: Final = 40
 
-_LaidOut = Callable[[str], Markup]
+_Render = Callable[[str], Markup]
 
 
 class Field(NamedTuple):
@@ -48,25 +47,20 @@ def parsed(suffix: str, text: str, *, is_body: bool = False) -> Memory:
 
 def targets(memory: Memory) -> list[str]:
     """What a memory links to, in its text and in its fields."""
-    return leading.targets([memory.body, *_texts(memory.meta.get("content"))])
+    return find_targets([memory.body, *_texts(memory.meta.get("content"))])
 
 
-def content(memory: Memory, found: Mapping[str, str]) -> Content:
+def content(memory: Memory, pages: Pages) -> Content:
     """A memory's content as HTML that can do nothing; the title is not said a second time."""
-    resolve = resolving(found)
-    budget = Budget()  # one for all of it: a memory may have very many fields
-
-    def laid_out(text: str) -> Markup:
-        return rendered(text, resolve, budget)
-
+    render = Renderer(resolver(pages)).render  # one for all: a memory may have very many fields
     fields: tuple[Field, ...] = ()
     body = memory.body
     if is_record(memory):
         inner = load_record(memory).get("content")
-        fields = tuple(_fields(inner, laid_out)) if isinstance(inner, dict) else ()
+        fields = tuple(_fields(inner, render)) if isinstance(inner, dict) else ()
         if memory.path.endswith(".json") and fields:
             body = ""  # there it is the same fields once more, as plain text
-    return Content(fields, laid_out(_untitled(body, memory.title)))
+    return Content(fields, render(_untitled(body, memory.title)))
 
 
 def _untitled(body: str, title: str) -> str:
@@ -78,27 +72,27 @@ def _untitled(body: str, title: str) -> str:
     return body
 
 
-def _fields(inner: Mapping[str, Any], laid_out: _LaidOut) -> Iterable[Field]:
+def _fields(inner: Mapping[str, Any], render: _Render) -> Iterable[Field]:
     for name, value in inner.items():
         if value not in (None, "", [], {}):
-            yield _field(name, value, laid_out)
+            yield _field(name, value, render)
 
 
-def _field(name: str, value: Any, laid_out: _LaidOut) -> Field:
+def _field(name: str, value: Any, render: _Render) -> Field:
     label = str(name).replace("_", " ").capitalize()
     if isinstance(value, bool):
         return Field(label, "word", "yes" if value else "no")
     if isinstance(value, dict):
-        return Field(label, "fields", tuple(_fields(value, laid_out)))
+        return Field(label, "fields", tuple(_fields(value, render)))
     if isinstance(value, list):
         if value and all(isinstance(one, dict) for one in value):
-            return Field(label, "rows", [tuple(_fields(one, laid_out)) for one in value])
+            return Field(label, "rows", [tuple(_fields(one, render)) for one in value])
         kind = "steps" if name in _STEPS else "list"
-        return Field(label, kind, [laid_out(_line(one)) for one in value])
+        return Field(label, kind, [render(_line(one)) for one in value])
     text = str(value)
     if len(text) <= _SHORT and text.isascii() and text.replace("_", "").isalnum():
         return Field(label, "word", text.replace("_", " "))
-    return Field(label, "text", laid_out(text))
+    return Field(label, "text", render(text))
 
 
 def _line(value: object) -> str:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache
+from html import escape
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import quote
 
 import anyio.to_thread
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from retain.errors import NotFound, RetainError
-from retain.web import prose
 from retain.web.office import Office
 from retain.web.operation import ROOT, status_of
 
@@ -27,6 +30,7 @@ _KINDS: Final = {
     "svg": "image/svg+xml",
 }
 _FOREVER: Final = "private, max-age=31536000, immutable"
+_MAX_MARKED: Final = 32  # words of a question that are marked
 _FRAGMENT: Final = "x-retain-fragment"
 
 
@@ -85,8 +89,39 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals |= {"static": _static, "address": address}
-    environment.filters |= {"marked": prose.marked, "ago": prose.ago}
+    environment.filters |= {"marked": _mark_words, "ago": _ago}
     return environment
+
+
+def _mark_words(text: str, words: Sequence[str]) -> Markup:
+    """Return a passage with the words of a question marked."""
+    patterns = [re.escape(word[:100]) for word in words if len(word) > 1][:_MAX_MARKED]
+    if not patterns:
+        return Markup(escape(text))  # noqa: S704 - escaped just now
+    parts = re.split(rf"(\b(?:{'|'.join(patterns)})\w*)", text, flags=re.IGNORECASE)
+    html = (
+        f"<mark>{escape(part)}</mark>" if index % 2 else escape(part)
+        for index, part in enumerate(parts)
+    )
+    return Markup("".join(html))  # noqa: S704 - each part is escaped
+
+
+def _ago(text: object) -> str:
+    """Return how long ago a time is, as people say it; the date where it is long ago."""
+    try:
+        then = datetime.fromisoformat(str(text))
+    except ValueError:
+        return str(text or "")
+    then = then if then.tzinfo else then.replace(tzinfo=UTC)
+    seconds = (datetime.now(UTC) - then).total_seconds()
+    if not -60 < seconds < 1_209_600:
+        return str(text)[:10]
+    if seconds < 90:
+        return "just now"
+    units = ((5_400, 60, "minute"), (129_600, 3_600, "hour"), (1_209_600, 86_400, "day"))
+    size, name = next((size, name) for limit, size, name in units if seconds < limit)
+    count = round(seconds / size)
+    return f"{count} {name}{'' if count == 1 else 's'} ago"
 
 
 def page(

@@ -12,7 +12,7 @@ from retain.talk import blocks, flagged
 from retain.talk.events import Block, Text, ToolResult, ToolUse
 from retain.talk.tools import summary
 from retain.text.sanitize import flat, visible
-from retain.web.prose import Budget, Resolve, rendered
+from retain.web.markdown import Renderer, Resolve, resolve_nothing
 
 _MOST_RESULT: Final = 20_000  # characters of what a tool gave, on a page
 _MOST_INPUT: Final = 10_000
@@ -20,18 +20,14 @@ _MOST_INPUT: Final = 10_000
 Piece = dict[str, Any]
 
 
-def _unknown(_target: str) -> None:
-    return None
-
-
 def inert(text: str) -> str:
     """A text in which no character changes how others look."""
     return visible(text.replace("\r\n", "\n"))
 
 
-def laid_out(text: str, resolve: Resolve = _unknown, budget: Budget | None = None) -> str:
+def laid_out(text: str, resolve: Resolve = resolve_nothing) -> str:
     """A text of a model's as HTML."""
-    return str(rendered(inert(text), resolve, budget))
+    return str(Renderer(resolve).render(inert(text)))
 
 
 def shown_tool(call: ToolUse) -> Piece:
@@ -60,13 +56,13 @@ def texts(found: Sequence[Piece]) -> list[str]:
     return [one["said"] for one in reversed(found) if "said" in one]
 
 
-def dressed(found: Sequence[Piece], resolve: Resolve = _unknown) -> list[Piece]:
+def dressed(found: Sequence[Piece], resolve: Resolve = resolve_nothing) -> list[Piece]:
     """Pieces with their texts as HTML; of what would take too long, the oldest is as written."""
-    budget = Budget()
+    renderer = Renderer(resolve)
     made = [dict(one) for one in found]
     for one in reversed(made):
         if "said" in one:
-            one["html"] = laid_out(one.pop("said"), resolve, budget)
+            one["html"] = str(renderer.render(inert(one.pop("said"))))
     return made
 
 

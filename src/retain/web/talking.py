@@ -25,13 +25,13 @@ from retain.talk.models.errors import ModelError
 from retain.text.sanitize import flat
 from retain.web import spoken
 from retain.web.growing import Growing
-from retain.web.leading import resolving
 from retain.web.script import Script
+from retain.web.wikilinks import Pages, resolver
 
 if TYPE_CHECKING:
     from retain.app import App
     from retain.sessions.model import Message, Session
-    from retain.web.prose import Resolve
+    from retain.web.markdown import Resolve
 
 
 _SHOWN: Final = 60  # messages of a conversation that is taken up again
@@ -79,7 +79,7 @@ class Talk:
         name: str,
         scope: str,
         page_of: Callable[[App, str], str],
-        places: Callable[[App, Sequence[str]], Mapping[str, str]],
+        places: Callable[[App, Sequence[str]], Pages],
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.name, self.scope = name, scope
@@ -208,11 +208,11 @@ class Talk:
         return await asyncio.to_thread(spoken.laid_out, text, resolve)
 
     async def _looked_up(self, texts: Sequence[str]) -> Resolve:
-        found: Mapping[str, str] = {}
+        found: Pages = {}
         if any("[[" in text for text in texts):
             with contextlib.suppress(RetainError):  # nobody misses a reply for a link in it
                 found = await self.chat.away(lambda: self._places(self.chat.app, texts))
-        return resolving(found)
+        return resolver(found)
 
     def _kept(self, session: str) -> list[spoken.Piece]:
         """The facts that were saved here before, each with the page that shows it; blocking."""

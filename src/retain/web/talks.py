@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from retain.errors import Conflict, LimitExceeded, NotFound, RetainError
 from retain.facts.retraction import retract
 from retain.httpd.logging import log_fault
 from retain.memory import GLOBAL
-from retain.web.leading import places, targets
 from retain.web.office import HERE, Office
 from retain.web.rendering import address
 from retain.web.talking import Talk
+from retain.web.wikilinks import Pages, find_targets, look_up
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -108,8 +108,8 @@ class Talks:
             scope = self._office.scope_of("global" if is_own else app.location.scope)
         return address(scope, collection, name)
 
-    def _places(self, app: App, texts: Sequence[str]) -> Mapping[str, str]:
-        return places(app, self._office, targets(texts))
+    def _places(self, app: App, texts: Sequence[str]) -> Pages:
+        return look_up(app, self._office, find_targets(texts))
 
     async def undo(self, scope: str, session: str, ref: str) -> list[str]:
         """Take back a fact that a chat saved; its pages hear of it if it is open."""

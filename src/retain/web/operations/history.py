@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio.to_thread
 
-from retain.web import answers, contents, leading, undoing
-from retain.web.comparing import compared
+from retain.web import answers, contents, undoing, wikilinks
+from retain.web.diff import compare
 from retain.web.operation import Call, Given, Name, Operation, named
 from retain.web.operations.given import ONE, Expected, Text, refuse_newer
 from retain.web.past import past
 from retain.web.rendering import part
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from retain.app import App
     from retain.memory import Memory
 
@@ -121,12 +119,12 @@ async def _preview(call: Call) -> Data:
     # Not while the bank waits: a long text takes its time.
     memory = await anyio.to_thread.run_sync(read)
     linked = await anyio.to_thread.run_sync(contents.targets, memory)
-    places = await call.office.use(lambda app: leading.places(app, call.office, linked))
+    places = await call.office.use(lambda app: wikilinks.look_up(app, call.office, linked))
     return await anyio.to_thread.run_sync(partial(_laid_out, memory, places))
 
 
-def _laid_out(memory: Memory, places: Mapping[str, str]) -> Data:
-    made = contents.content(memory, places)
+def _laid_out(memory: Memory, pages: wikilinks.Pages) -> Data:
+    made = contents.content(memory, pages)
     return {"html": part("content.html", {"content": made, "problem": memory.problem})}
 
 
@@ -134,8 +132,8 @@ async def _compare(call: Call) -> Data:
     given: Two = call.body
 
     def work() -> Data:
-        found = compared(given.old, given.new)
-        html = part("compared.html", {"compared": found})
+        found = compare(given.old, given.new)
+        html = part("diff.html", {"diff": found})
         return {"html": html, "removed": found.removed, "added": found.added}
 
     return await anyio.to_thread.run_sync(work)

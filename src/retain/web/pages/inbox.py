@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Final
 
-from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from retain.web.prose import Budget, rendered
+from retain.web.markdown import Renderer
 from retain.web.rendering import page
 from retain.web.subjects.inbox import waiting
 
 _PAGE: Final = 50
 _MOST: Final = 500  # proposals on a page
-
-
-def _sharing() -> Callable[[str], Markup]:
-    """Lay out texts on one budget, which begins with the first of them, on the page's thread."""
-    budget = cache(Budget)
-    return lambda text: rendered(text, budget=budget())
 
 
 async def _inbox(request: Request) -> Response:
@@ -41,7 +32,7 @@ async def _inbox(request: Request) -> Response:
         "dropped": [(bank.scope, one) for bank in found for one in bank.dropped],
         "most_dropped": _MOST,
         "problems": [problem for one in found for problem in one.problems],
-        "rendered": _sharing(),
+        "rendered": Renderer().render,
     }
     return page(request, "inbox.html", values)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio.to_thread
@@ -13,8 +13,8 @@ from starlette.routing import Route
 from retain.errors import RetainError
 from retain.memory import Memory
 from retain.search.related import MOST_AROUND, Graph, Related
-from retain.web import contents, leading
-from retain.web.comparing import Compared, compared
+from retain.web import contents, wikilinks
+from retain.web.diff import Diff, compare
 from retain.web.office import Office
 from retain.web.operation import collection_of
 from retain.web.passages import plain
@@ -56,7 +56,7 @@ class Link(NamedTuple):
 class _Around(NamedTuple):
     """What is around a memory, as it was read in one go."""
 
-    pages: Mapping[str, str]
+    pages: wikilinks.Pages
     links: Sequence[Link]
     backlinks: Sequence[Link]
     near: list[tuple[Related, str]]
@@ -131,7 +131,7 @@ def _around(
     places = [(one, address(scope, one.collection, one.id)) for one in near]
     others = [(one, where) for one, where in places if where not in there]
     return _Around(
-        leading.places(app, office, targets),
+        wikilinks.look_up(app, office, targets),
         links,
         backlinks,
         others,
@@ -190,9 +190,9 @@ async def _history(request: Request) -> Response:
     known = await past(history, memory)
     first = older or (known.versions[0].version if known.versions else "current")
 
-    def beside() -> Compared:
+    def beside() -> Diff:
         texts = (history.read(memory, one).decode("utf-8", "replace") for one in (first, newer))
-        return compared(*texts)
+        return compare(*texts)
 
     values = {
         **named(request, memory),
@@ -200,7 +200,7 @@ async def _history(request: Request) -> Response:
         "problem": known.problem,
         "older": first,
         "newer": newer,
-        "compared": await anyio.to_thread.run_sync(beside),
+        "diff": await anyio.to_thread.run_sync(beside),
     }
     return page(request, "history.html", values)
 

@@ -14,11 +14,11 @@ from starlette.routing import Route
 from retain.errors import NotFound, RetainError, UsageError
 from retain.facts.retraction import kept
 from retain.sessions.formats import FORMATS
-from retain.web.leading import places, resolving, targets
 from retain.web.office import Office
 from retain.web.rendering import page
 from retain.web.spoken import Piece, dressed, fact_piece, outlined, texts
 from retain.web.subjects.sessions import listed, page_of_session
+from retain.web.wikilinks import Pages, find_targets, look_up, resolver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -94,7 +94,7 @@ async def _one(request: Request) -> Response:
     session, outline = await office.use(work, scope)
     # Everyone else waits while a bank is used: what takes long comes before or after it.
     found, hidden = await anyio.to_thread.run_sync(shown)
-    resolve = resolving(await _linked(office, scope, texts(found)))
+    resolve = resolver(await _linked(office, scope, texts(found)))
     values = {
         "title": session.title,
         "here": "sessions",
@@ -116,11 +116,11 @@ def _hidden(found: Sequence[Piece], asked: Mapping[str, str]) -> int:
     return min(hidden, int(so_far)) if so_far.isdecimal() and len(so_far) < 8 else hidden
 
 
-async def _linked(office: Office, scope: str, said: Sequence[str]) -> Mapping[str, str]:
+async def _linked(office: Office, scope: str, said: Sequence[str]) -> Pages:
     """The pages of the memories that a chat links to, where an index can tell."""
-    named = await anyio.to_thread.run_sync(targets, said)
+    named = await anyio.to_thread.run_sync(find_targets, said)
     try:
-        return await office.use(lambda app: places(app, office, named), scope)
+        return await office.use(lambda app: look_up(app, office, named), scope)
     except RetainError:
         return {}
 
