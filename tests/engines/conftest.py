@@ -42,6 +42,11 @@ def example_engine() -> type[Any]:
     return cast(type[Any], found["InMemory"])
 
 
+def in_memory(container: str) -> Any:
+    """The example for a bank."""
+    return example_engine()(Place("example", "http://nowhere", "", container))
+
+
 class _Nowhere:
     """No server: the example keeps everything itself."""
 
@@ -118,14 +123,11 @@ class Bench:
         model = "-0a1b2c3d" if part == "vector" else ""
         container = container or f"{bank or self.bank}-retain{model}"
         key = self.server.key if key is None else key
-        if kind == "example":
-            engine = example_engine()(container)
-        else:
-            place = Place(
-                kind, address or self.server.address, key, container, seconds=seconds,
-                settings=defaults(kind, **settings), notes=str(self._notes),
-            )  # fmt: skip
-            engine = make_engine(place, part)
+        place = Place(
+            kind, address or self.server.address, key, container, seconds=seconds,
+            settings=defaults(kind, **settings), notes=str(self._notes),
+        )  # fmt: skip
+        engine = make_engine(place, part) if self.row.is_real else example_engine()(place)
         self._made.append(engine)
         return engine
 

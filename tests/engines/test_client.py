@@ -14,7 +14,7 @@ from retain.index.engines import client as clients
 from retain.index.engines.client import Breaker, Client
 from retain.index.engines.engine import EngineDown, EngineError, EngineRefused
 from tests import indexes
-from tests.engines.conftest import EXAMPLES, Bench, document, example_engine
+from tests.engines.conftest import EXAMPLES, Bench, document, in_memory
 from tests.engines.machines import Machine, fail
 
 FOREVER = 600.0
@@ -46,8 +46,7 @@ def silence() -> Iterator[threading.Event]:
 
 
 def _client(patience: float = FOREVER, address: str = "nowhere") -> Client:
-    engine = example_engine()
-    return Client("text", "example", address, "x-retain", lambda _: engine("x-retain"), patience)
+    return Client("text", "example", address, "x-retain", lambda _: in_memory("x-retain"), patience)
 
 
 def test_patience_leaves_time_for_an_answer_within_two_seconds() -> None:
@@ -86,10 +85,22 @@ def test_a_silent_server_is_waited_for_as_long_as_was_said(silence: threading.Ev
         client.ask(lambda engine: engine.version())
 
 
+def test_the_time_to_answer_begins_with_the_question(
+    silence: threading.Event, clock: Clock
+) -> None:
+    client = _client()
+    client.ask(lambda engine: engine.version())()
+    answers = [client.ask(lambda _: silence.wait(FOREVER)) for _ in range(2)]
+    clock.now += FOREVER  # while another engine was waited for
+    for answer in answers:
+        with pytest.raises(EngineDown, match="did not answer"):
+            answer()
+
+
 def test_a_client_that_is_still_loading_is_no_failure(silence: threading.Event) -> None:
     def make(_: float) -> Any:
         silence.wait(FOREVER)
-        return example_engine()("x-retain")
+        return in_memory("x-retain")
 
     client = Client("text", "example", "nowhere", "x-retain", make, 0.05)
     with pytest.raises(EngineDown, match="is loading"):

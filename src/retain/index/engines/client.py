@@ -95,6 +95,9 @@ class Client:
         breaker = Breaker.servers.setdefault(f"{self.kind} {self.address}", Breaker())
         breaker.check()
         future: Future[T] = Future()
+        end = (
+            time.monotonic() + seconds
+        )  # for all who are asked at once: they are waited for in turn
         with self._lock:
             if self.is_closed:
                 raise EngineDown(f"{self} is not asked any more.")
@@ -103,7 +106,7 @@ class Client:
 
         def wait() -> T:
             try:
-                found = future.result(seconds)
+                found = future.result(max(0.0, end - time.monotonic()))
             except EngineError as error:
                 if not self.is_closed:
                     breaker.note(error)

@@ -139,7 +139,7 @@ class Server:
 
 def check_installed(kind: str) -> None:
     """Refuse a product whose client is missing."""
-    if find_spec(_CLIENTS[kind]) is None:
+    if kind in _CLIENTS and find_spec(_CLIENTS[kind]) is None:
         raise EngineRefused(
             f"{kind.capitalize()}'s client is not installed.",
             hint=f'Install it: pip install "retain-bank[{kind}]", or from a checkout: '
