@@ -8,8 +8,8 @@ where the local index knows its id.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from retain.errors import RetainError
 
@@ -56,6 +56,16 @@ class Document(NamedTuple):
     vector: Floats | None = None  # of length 1; for a vector engine
     terms: str = ""  # cut and stemmed, parted by spaces; for a text engine
 
+    def fields(self, spell: Callable[[str], str] = str) -> dict[str, Any]:
+        """What searches are narrowed by, each value as a server takes it."""
+        return {
+            "collection": spell(self.collection),
+            "type": spell(self.type),
+            "status": spell(self.status),
+            "tags": [spell(tag) for tag in self.tags],
+            "created": float(self.created),
+        }
+
 
 class Filter(NamedTuple):
     """What documents must be to be found; what is empty sets no condition."""
@@ -67,6 +77,13 @@ class Filter(NamedTuple):
     without_statuses: tuple[str, ...] = ()
     since: float | None = None  # a document without a date passes neither of these
     until: float | None = None
+
+    @property
+    def wanted(self) -> dict[str, tuple[str, ...]]:
+        """The fields that must have one of some values, with these."""
+        fields = ("collection", "type", "tags", "status")
+        values = (self.collections, self.types, self.tags, self.statuses)
+        return {field: some for field, some in zip(fields, values, strict=True) if some}
 
 
 class Match(NamedTuple):

@@ -91,10 +91,7 @@ class Meilisearch:
         rows = [
             {
                 "id": document.id,
-                "collection": _word(document.collection),
-                "type": _word(document.type),
-                "status": _word(document.status),
-                "tags": list(map(_word, document.tags)),
+                **document.fields(_word),
                 "created": _moment(document.created),
                 "terms": _PARTING.join(map(_word, document.terms.split())),
             }
@@ -323,13 +320,7 @@ def _condition(where: Filter) -> str:
     def one_of(field: str, values: Iterable[str]) -> str:
         return f"{field} IN [{', '.join(map(_word, values))}]"
 
-    fields = {
-        "collection": where.collections,
-        "type": where.types,
-        "tags": where.tags,
-        "status": where.statuses,
-    }
-    parts = [one_of(field, values) for field, values in fields.items() if values]
+    parts = [one_of(field, values) for field, values in where.wanted.items()]
     if where.without_statuses:
         parts.append(f"NOT {one_of('status', where.without_statuses)}")
     if where.since is not None or where.until is not None:

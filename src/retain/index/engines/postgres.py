@@ -292,11 +292,8 @@ class _Postgres:
         """Note how far the log is: a replica that has not come so far lacks what was put."""
         if self._replica is None:
             return
-        now: LiteralString = "SELECT pg_current_wal_lsn()"  # behind what was committed by now,
-        if not self._settings["synchronous"]:  # unless nobody waits until that is written
-            now = "SELECT pg_current_wal_insert_lsn()"
         with self._primary.transaction() as connection:
-            position = _value(connection, now)
+            position = _value(connection, "SELECT pg_current_wal_insert_lsn()")
         with open(self._mark, "w", encoding="ascii") as file:
             file.write(position)
 

@@ -45,7 +45,7 @@ class Qdrant:
     def put(self, documents: Sequence[Document]) -> None:
         points = [
             q.PointStruct(
-                id=document.id, vector=document.vector.tolist(), payload=_payload(document)
+                id=document.id, vector=document.vector.tolist(), payload=document.fields()
             )
             for document in documents
             if document.vector is not None
@@ -241,28 +241,11 @@ class _Absent(EngineRefused):
     """There is no such collection."""
 
 
-def _payload(document: Document) -> dict[str, Any]:
-    """What searches are narrowed by; what the memory says stays at home."""
-    return {
-        "collection": document.collection,
-        "type": document.type,
-        "status": document.status,
-        "tags": list(document.tags),
-        "created": float(document.created),
-    }
-
-
 def _conditions(where: Filter) -> q.Filter:
     def one_of(field: str, values: Sequence[str]) -> q.FieldCondition:
         return q.FieldCondition(key=field, match=q.MatchAny(any=list(values)))
 
-    fields = {
-        "collection": where.collections,
-        "type": where.types,
-        "tags": where.tags,
-        "status": where.statuses,
-    }
-    must: list[Any] = [one_of(field, values) for field, values in fields.items() if values]
+    must: list[Any] = [one_of(field, values) for field, values in where.wanted.items()]
     must_not: list[Any] = []
     if where.without_statuses:
         must_not.append(one_of("status", where.without_statuses))

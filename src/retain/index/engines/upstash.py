@@ -52,13 +52,7 @@ class Upstash:
             {
                 "id": document.id,
                 "vector": document.vector.tolist(),
-                "metadata": {
-                    "collection": _token(document.collection),
-                    "type": _token(document.type),
-                    "status": _token(document.status),
-                    "tags": list(map(_token, document.tags)),
-                    "created": float(document.created),
-                },
+                "metadata": document.fields(_token),
             }
             for document in documents
             if document.vector is not None
@@ -213,17 +207,13 @@ def _condition(where: Filter) -> str:
     def quoted(values: Iterable[str]) -> str:
         return ", ".join(f"'{_token(value)}'" for value in values)
 
-    fields = {
-        "collection": where.collections,
-        "type": where.types,
-        "status": where.statuses,
-    }
-    parts = [f"{field} IN ({quoted(values)})" for field, values in fields.items() if values]
+    either = {field: values for field, values in where.wanted.items() if field != "tags"}
+    parts = [f"{field} IN ({quoted(values)})" for field, values in either.items()]
     if where.without_statuses:
         parts.append(f"status NOT IN ({quoted(where.without_statuses)})")
     if where.tags:
-        either = " OR ".join(f"tags CONTAINS '{_token(tag)}'" for tag in where.tags)
-        parts.append(f"({either})")
+        tags = " OR ".join(f"tags CONTAINS '{_token(tag)}'" for tag in where.tags)
+        parts.append(f"({tags})")
     if where.since is not None or where.until is not None:
         parts.append("created != 0")
     if where.since is not None:
