@@ -12,7 +12,7 @@ import pytest
 
 from retain.index.engines import sync
 from retain.index.engines.engine import EngineDown
-from retain.index.engines.sync import Pushed, locked
+from retain.index.engines.sync import Delivery, Pushed, locked
 from tests import indexes
 from tests.engines.conftest import EXAMPLES, Bench, document
 from tests.engines.machines import Machine, fail
@@ -87,6 +87,14 @@ def test_a_memory_that_waits_for_its_vectors_keeps_back_no_other(machine: Machin
     assert machine.delivery.verify().lacking == (0 if is_text else 1)
     machine.push()
     assert machine.drift().total == 0
+
+
+def test_vectors_of_another_model_are_not_taken_for_this_ones(machine: Machine) -> None:
+    indexes.many(machine.root, 3)
+    machine.take_in()
+    client, bank = machine.delivery.client, machine.bench.bank
+    pushed = Delivery(machine.index.database, client, bank, "another", is_shared=False).push()
+    assert (pushed, machine.bench.engine.count()) == (Pushed(left=3), 0)
 
 
 def test_what_a_server_lost_is_sent_again(machine: Machine) -> None:

@@ -277,8 +277,8 @@ class Delivery:
         there = self._compare() if compare or self._must_compare() else None
         total, sent, known, last = self._count(_WAITING), 0, 0, 0
         while not is_stopped() and (numbers := self._next(last)):
-            new = self._send(numbers, there or frozenset())
-            sent, known, last = sent + new, known + len(numbers) - new, numbers[-1]
+            new, old = self._send(numbers, there or frozenset())
+            sent, known, last = sent + new, known + old, numbers[-1]
             if progress:
                 progress(sent + known, max(total, sent + known))
         removed = 0 if is_stopped() else self._remove(self._ids(_DELETED))
@@ -325,11 +325,15 @@ class Delivery:
         with self._store.reading() as connection:
             return waiting(connection, self.client.key, _BATCH, after=last, needs_vectors=needs)
 
-    def _send(self, numbers: Sequence[int], there: frozenset[str]) -> int:
-        """Give the engine what it lacks of some memories; of how many that was anything."""
+    def _send(self, numbers: Sequence[int], there: frozenset[str]) -> tuple[int, int]:
+        """Give the engine what it lacks of some memories; how many were sent, and how many known."""
         key = self.client.key
         with self._store.reading() as connection:
-            found = list(entries(connection, numbers, self._bank, self._model))
+            every = entries(connection, numbers, self._bank, self._model)
+            # Vectors may still be another model's: what has none of this one waits.
+            found = [
+                entry for entry in every if not self._model or entry.document.vector is not None
+            ]
         rows = [(key, entry.document.id, entry.memory, entry.chunk) for entry in found]
         # Noted before it is sent: whoever is killed between knows what may be on the server.
         with self._store.writing() as connection:
@@ -350,7 +354,8 @@ class Delivery:
         with self._store.writing() as connection:
             query = "UPDATE delivered SET is_sent = 1 WHERE engine = ? AND id = ?"
             connection.executemany(query, (row[:2] for row in rows))
-        return len({entry.memory for entry in new})
+        sent = {entry.memory for entry in new}
+        return len(sent), len({entry.memory for entry in found} - sent)
 
     def _remove(self, ids: Sequence[str]) -> int:
         """Remove documents that are of no memory here; how many there were."""
