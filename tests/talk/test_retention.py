@@ -10,9 +10,9 @@ import pytest
 from retain.app import App
 from retain.errors import NotSaved
 from retain.talk.events import Block, Text, ToolResult, ToolUse, Turn
-from retain.talk.flagged import found
 from retain.talk.prompt import Part, Prompt
 from retain.talk.retention import Retention, Saved
+from retain.text.memory_tags import find_facts
 from tests import crash
 
 
@@ -66,7 +66,7 @@ def test_flagged_facts_become_memories_of_their_session(app: App) -> None:
     reply = (
         "Sure.\n[MEMORY] Updated facts:\n- Uses Bun as the JS runtime\n- Prefers short answers\n"
     )
-    saved = Retention(app, notes).save(found(reply), "session_20260218_001", by="claude-x")
+    saved = Retention(app, notes).save(find_facts(reply), "session_20260218_001", by="claude-x")
     assert saved == [
         Saved("Uses Bun as the JS runtime", "facts/uses-bun-as-the-js-runtime", "saved"),
         Saved("Prefers short answers", "facts/prefers-short-answers", "saved"),

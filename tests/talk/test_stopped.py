@@ -138,8 +138,8 @@ def test_a_tool_that_hangs_locks_nobody_in(work: Path, monkeypatch: pytest.Monke
 
 def test_facts_that_had_come_are_saved_and_told_with_the_next_message(work: Path) -> None:
     with talking(work) as talk:
-        hang(talk, "[MEMORY] Jo has a red car\n\n[MEMORY] Jo has a blue bicycle in the ce")
-        heard = talk.run(stopped_after(talk, "cars", "bicycle"))
+        hang(talk, "[MEMORY] Jo has a red car\n\nSo: [MEMORY] Jo has a blue bicycle in the ce")
+        heard = talk.run(stopped_after(talk, "cars", "So:"))
         assert saved(heard) == []
         assert [text for _, text in talk.chat.facts()] == ["Jo has a red car"]
         assert saved(talk.say("go on")) == [("saved", "Jo has a red car")]
@@ -148,8 +148,8 @@ def test_facts_that_had_come_are_saved_and_told_with_the_next_message(work: Path
 
 def test_a_flagged_line_that_was_not_complete_is_no_fact(work: Path) -> None:
     with talking(work) as talk:
-        hang(talk, "Well.\n[MEMORY] Jo has a blue bicycle in the ce")
-        talk.run(stopped_after(talk, "cars", "bicycle"))
+        hang(talk, "Well.\nSo: [MEMORY] Jo has a blue bicycle in the ce")
+        talk.run(stopped_after(talk, "cars", "So:"))
         assert talk.chat.facts() == []
 
 

@@ -14,7 +14,6 @@ from retain.chat import words
 from retain.chat.pieces import Note, Person, Tool
 from retain.chat.prose import Prose, Stream
 from retain.chat.suggestions import Offer
-from retain.chat.unflagged import Unflagged, unflagged
 from retain.errors import RetainError
 from retain.talk import blocks, models
 from retain.talk.commands import Commands, completions, is_command, named, parted, told
@@ -33,6 +32,7 @@ from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, Too
 from retain.talk.models.access import key_file, key_variable
 from retain.talk.models.errors import ModelError
 from retain.talk.tools import summary
+from retain.text.memory_tags import hide_tags
 from retain.text.sanitize import flat
 
 if TYPE_CHECKING:
@@ -218,7 +218,6 @@ class _Reply:
     def __init__(self, screen: Terminal) -> None:
         self._screen = screen
         self._stream: Stream | None = None
-        self._lines = Unflagged()
         self._tools: dict[str, Tool] = {}
         self._is_recalled = False
         self._table: Mapping[type, Callable[[Any], Awaitable[None]]] = {
@@ -241,8 +240,6 @@ class _Reply:
 
     async def end(self) -> None:
         """Show the last of the text."""
-        lines, self._lines = self._lines, Unflagged()
-        await self._write(lines.rest())
         if self._stream:
             stream, self._stream = self._stream, None
             await stream.stop()
@@ -253,7 +250,7 @@ class _Reply:
             await self._screen.note(words.recalled(one.prompt.recalled))
 
     async def _text(self, one: TextDelta) -> None:
-        await self._write(self._lines.fed(words.inert(one.text)))
+        await self._write(words.inert(one.text))
 
     async def _write(self, text: str) -> None:
         if self._stream is None:
@@ -325,7 +322,7 @@ def _pieces(messages: Sequence[Message]) -> list[Widget]:
 
 def _piece(block: Text | ToolUse | ToolResult | Thought, tools: dict[str, Tool]) -> list[Widget]:
     if isinstance(block, Text):
-        text = unflagged(words.inert(block.text))
+        text = words.inert(hide_tags(block.text))
         return [Prose(text)] if text.strip() else []
     if isinstance(block, ToolUse):
         tools[block.id] = Tool(summary(block.name, block.input))

@@ -19,6 +19,7 @@ from retain.errors import ImportRefused
 from retain.memory import now
 from retain.sessions.model import Block, Chat, Compaction, Said, whole
 from retain.sessions.rows import MAX_MESSAGE, MAX_TAG, MAX_TAGS
+from retain.text.memory_tags import find_facts, hide_tags
 
 _ROLES: Final = {
     "user": "user", "human": "user", "assistant": "assistant", "model": "assistant",
@@ -119,11 +120,16 @@ def _markdown(chat: Chat) -> str:
     facts += [f"- Tags: {', '.join(chat.tags)}"] * bool(chat.tags)
     parts = [f"# {chat.title}", "\n".join(facts)]
     parts += [chat.summary] * bool(chat.summary)
-    for one in chat.said:
-        parts.append(f"## {_SPEAKERS[one.role]}, {one.timestamp}")
-        used = [str(block.get("name")) for block in one.blocks if block.get("type") == "tool_use"]
-        parts += [one.content.strip()] * bool(one.content.strip())
-        parts += [f"_Used: {', '.join(used)}_"] * bool(used)
+    for message in chat.said:
+        text, notes = message.content.strip(), []
+        if message.role == "assistant":
+            text = hide_tags(text).strip()
+            notes = [f"_Memory: {fact}_" for fact in find_facts(message.content)]
+        used = [str(it.get("name")) for it in message.blocks if it.get("type") == "tool_use"]
+        notes += [f"_Used: {', '.join(used)}_"] * bool(used)
+        if text or notes:  # what tools gave back is no part of what was said
+            heading = f"## {_SPEAKERS[message.role]}, {message.timestamp}"
+            parts += [heading, *filter(None, [text]), *notes]
     return "\n\n".join(parts) + "\n"
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from retain.errors import NotFound, RetainError
 from retain.facts.store import Synced
-from retain.talk.events import Ask, ToolResult, ToolUse, Usage
+from retain.talk.events import Ask, Finished, TextDelta, ToolResult, ToolUse, Usage
 from retain.talk.happenings import (
     Assembled,
     Happening,
@@ -36,6 +36,7 @@ from retain.talk.retention import Retention
 from retain.talk.summaries import SUMMARY_SECONDS, Summaries
 from retain.talk.tools import summary
 from retain.talk.waiting import alone, aside, to_the_end
+from retain.text.memory_tags import TagFilter
 from retain.text.sizes import count_tokens
 
 if TYPE_CHECKING:
@@ -252,12 +253,24 @@ class Conversation:
         # conversation speaks of.
         specs = self.toolbox.specs
         ask = Ask(system, prompt.messages, specs, self._most_tokens, may_use_tools=not is_last)
-        async with contextlib.aclosing(self.model.stream(ask)) as stream:
-            async for event in stream:
-                await reply.take(event)
-                if isinstance(event, Usage):
-                    self._count(event)
-                yield event
+        tags = TagFilter()  # every door shows what became of the facts instead
+        try:
+            async with contextlib.aclosing(self.model.stream(ask)) as stream:
+                async for event in stream:
+                    await reply.take(event)
+                    if isinstance(event, TextDelta):
+                        if text := tags.feed(event.text):
+                            yield TextDelta(text)
+                        continue
+                    if isinstance(event, Usage):
+                        self._count(event)
+                    elif isinstance(event, ToolUse | Finished) and (text := tags.finish()):
+                        yield TextDelta(text)
+                    yield event
+        except ModelError:
+            if text := tags.finish():
+                yield TextDelta(text)
+            raise
 
     def _count(self, usage: Usage) -> None:
         spent = self.spent

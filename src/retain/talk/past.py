@@ -11,7 +11,7 @@ from retain.errors import RetainError
 from retain.memory import GLOBAL
 from retain.sessions import FILE
 from retain.sessions.store import Sessions
-from retain.talk import flagged
+from retain.text.memory_tags import hide_tags
 from retain.text.sanitize import escape_fences, fence
 from retain.text.secrets import redact_with_note
 from retain.text.sizes import count_tokens, truncate
@@ -175,7 +175,7 @@ def plain_summary(said: Sequence[Message]) -> str:
 
 def _spoken(said: Iterable[Message], role: str) -> Iterator[str]:
     """What one side said, each on one line; facts are kept elsewhere."""
-    texts = (" ".join(flagged.without(one.content).split()) for one in said if one.role == role)
+    texts = (" ".join(hide_tags(one.content).split()) for one in said if one.role == role)
     return filter(None, texts)
 
 
@@ -187,7 +187,7 @@ def _fenced(chosen: Sequence[Known], room: int, about: str) -> str:
     room -= count_tokens(_HEAD) + count_tokens(fence(_FENCE, about, ""))
     lines: list[str] = []
     for name, one in chosen:
-        said = _one_line(flagged.without(one.summary))
+        said = _one_line(hide_tags(one.summary))
         line = f"- {one.date[:10]} · {_one_line(one.title)} ({name})"
         text = f"{line}: {truncate(said, _EXCERPT)}" if said else line
         if count_tokens(text) + 2 > room:

@@ -23,11 +23,12 @@ from retain.facts.compare import same_key
 from retain.facts.store import TYPE as FACT
 from retain.memory import FAR_BEHIND
 from retain.search.brief import scoped
-from retain.talk import flagged, skills
+from retain.talk import skills
 from retain.talk.events import ToolSpec, Turn
 from retain.talk.fitting import Fitted, with_words_before
 from retain.talk.models.turns import PARTING
 from retain.talk.past import relevant
+from retain.text.memory_tags import hide_tags
 from retain.text.sanitize import fence, strip_invisible
 from retain.text.secrets import redact_with_note
 from retain.text.sizes import count_tokens, truncate
@@ -402,7 +403,7 @@ def _skills(around: _Surroundings) -> Part:
 def _earlier(around: _Surroundings, messages: Sequence[Message]) -> Iterator[Part]:
     """The summary that stands for what was compacted."""
     texts = (one.content for one in messages if one.role == "system")
-    text = flagged.without("\n\n".join(texts)).strip()
+    text = hide_tags("\n\n".join(texts)).strip()
     if text:
         part = Part("summary of this conversation", text)
         room = int(around.room * _EARLIER_SHARE)

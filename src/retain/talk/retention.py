@@ -13,8 +13,8 @@ from retain.errors import RetainError
 from retain.facts.compare import same_key
 from retain.facts.known import Known
 from retain.facts.store import Added
-from retain.talk import flagged
 from retain.talk.told import Told
+from retain.text.memory_tags import find_facts, split_replaced
 from retain.text.tokens import words
 
 MOST: Final = 20  # facts of one reply; more is a model gone wild, and a bank full of noise
@@ -80,11 +80,11 @@ class Retention:
 
         Each comes once, however often it is flagged in the rounds of one reply.
         """
-        new = [one for one in flagged.found(reply) if same_key(one) not in self._seen]
+        new = [one for one in find_facts(reply) if same_key(one) not in self._seen]
         heard, rest = new[: self._room], new[self._room :]
         self._seen.update(map(same_key, heard))
-        unsaid = [one for one in heard if self.told.is_doubtful(*flagged.parted(one))]
-        strange = [one for one in heard if one not in unsaid and _is_strange(*flagged.parted(one))]
+        unsaid = [one for one in heard if self.told.is_doubtful(*split_replaced(one))]
+        strange = [one for one in heard if one not in unsaid and _is_strange(*split_replaced(one))]
         notes = [
             f"Not remembered, because you did not say so; /remember keeps it: {one}"
             for one in unsaid
@@ -133,7 +133,7 @@ class Retention:
 
     def keep(self, fact: str, session_id: str, *, by: str = "") -> Saved:
         """Keep one fact, which may name another that it replaces; MEMORY.md follows later."""
-        return self._save(*flagged.parted(fact), session_id, by)
+        return self._save(*split_replaced(fact), session_id, by)
 
     def _save(self, fact: str, replaces: str, session_id: str, by: str) -> Saved:
         source = f"session:{session_id}" if session_id else ""

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.facts.compare import same_key
-from retain.talk import flagged
 from retain.talk.events import ToolResult, ToolUse
+from retain.text.memory_tags import find_facts_anywhere
 from retain.text.tokens import words
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Told:
         self._is_foreign = True
 
     def _take_in(self, text: str) -> None:
-        self._flagged.update(map(same_key, flagged.anywhere(text)))
+        self._flagged.update(map(same_key, find_facts_anywhere(text)))
 
     def say(self, text: str) -> None:
         """Take in what the person says; what an earlier history has of them may be anyone's."""

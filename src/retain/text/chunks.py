@@ -84,7 +84,7 @@ def split_chunks(body: str) -> list[Chunk]:
 
 # Code fences
 
-_FENCE: Final = re.compile(r"[ \t]*(?:(?:>|[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})(.*)")
+FENCE: Final = re.compile(r"[ \t]*(?:(?:>|[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})(.*)")
 
 
 def find_fences(lines: Iterable[str]) -> Iterator[tuple[int, int]]:
@@ -99,7 +99,7 @@ def find_fences(lines: Iterable[str]) -> Iterator[tuple[int, int]]:
                 yield opened, number + 1
                 mark = ""
         else:
-            match = _FENCE.match(line)
+            match = FENCE.match(line)
             if match and not (match[1][0] == "`" and "`" in match[2]):  # code within a line
                 mark, opened = match[1], number
     if mark:

@@ -92,7 +92,7 @@ _BRACKETS: Final = re.compile(
 def _find_brackets(body: str) -> Iterator[_Brackets]:
     """Find the links outside code that have a target."""
     line, counted = 1, 0
-    for match in _BRACKETS.finditer(_blank_code(body) if "[[" in body else ""):
+    for match in _BRACKETS.finditer(blank_code(body) if "[[" in body else ""):
         if 0 < len(_parse_target(match[1])[0]) <= _MAX_TARGET:
             line += body.count("\n", counted, match.start())
             counted = match.start()
@@ -124,7 +124,7 @@ _TICKS: Final = re.compile(r"(?<!\\)`+")
 _NEW_BLOCK: Final = re.compile(r"\n(?=[^\S\n]*(?:\n|$)|[ \t]*(?:[#>|]|(?:[-*+]|\d{1,9}[.)])[ \t]))")
 
 
-def _blank_code(body: str) -> str:
+def blank_code(body: str) -> str:
     """Put spaces in the place of all code, so that every other character stays where it is."""
     if "`" not in body and "~~~" not in body:
         return body

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from retain.facts.retraction import Kept
 from retain.sessions.model import Compaction, Message
-from retain.talk import blocks, flagged
+from retain.talk import blocks
 from retain.talk.events import Block, Text, ToolResult, ToolUse
 from retain.talk.tools import summary
+from retain.text.memory_tags import hide_tags
 from retain.text.sanitize import flat, visible
 from retain.web.markdown import Renderer, Resolve, resolve_nothing
 
@@ -125,7 +126,7 @@ def _of_message(message: Message, tools: dict[str, Piece]) -> Iterator[Piece]:
 def _piece(block: Block, tools: dict[str, Piece]) -> Iterator[Piece]:
     if isinstance(block, Text) and block.text == blocks.STOPPED:
         yield {"kind": "note", "text": "Stopped here.", "tone": "warning"}
-    elif isinstance(block, Text) and (said := flagged.without(block.text)).strip():
+    elif isinstance(block, Text) and (said := hide_tags(block.text)).strip():
         # What was flagged stands below as a memory, with a button that takes it back.
         yield {"kind": "reply", "said": said}
     elif isinstance(block, ToolUse):

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.talk.flagged import anywhere, found, parted, without
+from retain.text.memory_tags import (
+    TagFilter,
+    find_facts,
+    find_facts_anywhere,
+    hide_tags,
+    split_replaced,
+)
 from tests.growth import grows_linearly
 
 CASES = {
@@ -87,7 +93,7 @@ CASES = {
 
 @pytest.mark.parametrize("reply, facts", CASES.values(), ids=CASES)
 def test_flagged_facts_are_found(reply: str, facts: list[str]) -> None:
-    assert found(reply) == facts
+    assert find_facts(reply) == facts
 
 
 @given(
@@ -102,7 +108,7 @@ def test_flagged_facts_are_found(reply: str, facts: list[str]) -> None:
     )
 )
 def test_any_reply_is_read(parts: list[str]) -> None:
-    for fact in found("".join(parts)):
+    for fact in find_facts("".join(parts)):
         assert fact == " ".join(fact.split()) != ""
 
 
@@ -117,9 +123,9 @@ def test_any_reply_is_read(parts: list[str]) -> None:
 )  # fmt: skip
 def test_long_replies_take_time_in_proportion(piece: str) -> None:
     whole = piece * (100_000 // len(piece))
-    assert grows_linearly(found, whole)
-    assert grows_linearly(found, f"[MEMORY] {whole}")
-    assert grows_linearly(found, f"[MEMORY] Facts:\n- x\n  {whole}\n")
+    assert grows_linearly(find_facts, whole)
+    assert grows_linearly(find_facts, f"[MEMORY] {whole}")
+    assert grows_linearly(find_facts, f"[MEMORY] Facts:\n- x\n  {whole}\n")
 
 
 @pytest.mark.parametrize(
@@ -132,9 +138,9 @@ def test_long_replies_take_time_in_proportion(piece: str) -> None:
     ],
 )
 def test_in_what_others_wrote_the_tag_counts_in_code_too(text: str) -> None:
-    (fact,) = anywhere(f"Look:\n\n{text}\n")
+    (fact,) = find_facts_anywhere(f"Look:\n\n{text}\n")
     assert fact.strip("`") == "Jo rows"
-    assert anywhere("nothing") == []
+    assert find_facts_anywhere("nothing") == []
 
 
 @pytest.mark.parametrize(
@@ -149,20 +155,65 @@ def test_in_what_others_wrote_the_tag_counts_in_code_too(text: str) -> None:
     ],
 )
 def test_a_fact_can_say_which_one_it_replaces(text: str, parts: tuple[str, str]) -> None:
-    (fact,) = found(f"[MEMORY] {text}")
-    assert parted(fact) == parts
+    (fact,) = find_facts(f"[MEMORY] {text}")
+    assert split_replaced(fact) == parts
 
 
-@pytest.mark.parametrize(
-    "text, rest",
-    [
-        ("Hello.", "Hello."),
-        ("Noted. [MEMORY] Jo rows", "Noted."),
-        ("**[MEMORY]** Jo rows. And then she swam", " And then she swam"),
-        ("One. [MEMORY] A is B [MEMORY] C is red. Two", "One.  Two"),
-        ("Hi.\n[MEMORY] Facts:\n\n- A is B\n- C is D\n\nBye.", "Hi.\n\nBye."),
-    ],
-)
-def test_a_text_is_told_without_what_it_flags(text: str, rest: str) -> None:
-    assert without(text) == rest
-    assert anywhere(rest) == []
+REPLY = """\
+Noted.
+[MEMORY] The API listens on port 8080.
+Next.
+
+**[MEMORY]** Updated facts:
+
+- Jo lives in Oslo
+- Jo likes tea
+  without milk
+
+> [MEMORY] Jamie uses pnpm (replaces: Jamie uses npm)
+
+- [MEMORY] Jo has a cat
+1. [MEMORY] Jo has a dog
+- another matter
+
+The end, **[MEMORY]** Jo sings
+```
+[MEMORY] in code
+```
+Write `[MEMORY] x`. [MEMORY] Jo runs. The answer is 42.
+[MEMORY](https://example.com)
+[MEMORY] A is B [MEMORY] C is red. Two
+[MEMORY] Jo dances"""
+
+SHOWN = """\
+Noted.
+Next.
+- another matter
+The end,
+```
+[MEMORY] in code
+```
+Write `[MEMORY] x`. The answer is 42.
+[MEMORY](https://example.com)
+Two"""
+
+
+def test_what_flags_facts_is_hidden() -> None:
+    lines = [line for line in hide_tags(REPLY).split("\n") if line.strip()]
+    assert lines == SHOWN.split("\n")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
+def test_the_pieces_a_reply_comes_in_change_nothing(size: int) -> None:
+    tags = TagFilter()
+    parts = [tags.feed(REPLY[at : at + size]) for at in range(0, len(REPLY), size)]
+    assert "".join([*parts, tags.finish()]) == hide_tags(REPLY)
+
+
+def test_what_cannot_be_a_tag_is_shown_before_its_line_ends() -> None:
+    tags = TagFilter()
+    assert tags.feed("[ME") == ""
+    assert tags.feed("DIA] is") == "[MEDIA] is"
+    assert tags.feed(" here [") == " here"
+    assert tags.feed("MEMORY] x") == ""
+    assert tags.finish() == ""
