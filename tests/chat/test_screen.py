@@ -755,6 +755,10 @@ def test_a_second_interrupt_leaves_with_a_summary() -> None:
         await stage.pilot.press("ctrl+c")
         assert stage.app.entry.text == ""
         await stage.sees("Press Ctrl+C again to leave.")
+        await stage.types("more words")
+        await stage.pilot.press("ctrl+c")  # it takes what was typed since, and stays
+        assert stage.app.entry.text == ""
+        assert stage.app.is_running
         await stage.pilot.press("ctrl+c")
         await stage.until(lambda: not stage.app.is_running)
         session = stage.chat.session

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retain.app import App
+from retain.errors import UsageError
 from retain.facts.store import COLLECTION, Facts, Synced
 from tests import crash, indexes
 
@@ -143,6 +144,8 @@ def test_secrets_are_redacted_before_anything_is_written(root: Path) -> None:
     facts.sync()
     assert "REDACTED" in added.text
     assert facts.add(f"The key is {secret}").status == "known"
+    with pytest.raises(UsageError, match="no fact"):
+        facts.add(f"{secret}.")
     assert not [name for name, data in crash.files(root).items() if secret.encode() in data]
 
 

@@ -267,7 +267,7 @@ def test_a_conversation_gets_a_title_and_tags(work: Path) -> None:
         )
         assert talk.type("/title").text == "Title: about the walrus"
         assert talk.type("/tag").text == "No tags."
-        assert talk.type("/tag sea ice sea").text.startswith("Tags: sea, ice (")
+        assert talk.type("/tag sea, ice,sea").text.startswith("Tags: sea, ice (")
         assert talk.chat.sessions.get(talk.session).tags == ("sea", "ice")
         assert talk.type("/tag").text.startswith("Tags: sea, ice (")
         assert talk.type("/sessions ice").text.count("- `session_") == 1

@@ -364,7 +364,8 @@ class Terminal(App[None]):
             self.copy_to_clipboard(marked)
             self.screen.clear_selection()
             return
-        if time.monotonic() - self._interrupted_at < TWICE_SECONDS:
+        is_twice = time.monotonic() - self._interrupted_at < TWICE_SECONDS
+        if is_twice and not self.entry.text:  # what was typed since is not lost
             self.leave()
             return
         self._interrupted_at = time.monotonic()

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -27,6 +28,7 @@ from retain.memory import GLOBAL, Memory, slug
 TYPE: Final = "fact"
 COLLECTION: Final = "facts"
 
+_REDACTED: Final = re.compile(r"\[REDACTED:[^\]]*\]")
 _NOTES: Final = "facts.json"  # digests of what the list showed when it was last in step
 _LOCK_SECONDS: Final = 30.0
 _ATTEMPTS: Final = 50
@@ -172,7 +174,7 @@ class Facts:
         """A fact as it may be kept, and what has to be said about secrets in it."""
         allowed, notes = self._app.clean_text(text)
         clean = plain(allowed)
-        if not same_key(clean) or clean.startswith("---"):
+        if not same_key(_REDACTED.sub("", clean)) or clean.startswith("---"):
             raise UsageError("there is no fact in this text", unchanged="Nothing was stored.")
         return clean, notes
 

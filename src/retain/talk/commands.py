@@ -262,7 +262,9 @@ class Commands:
 
         def work() -> str:
             if words:
-                self._chat.sessions.tag(name, () if words == "-" else words.split())
+                self._chat.sessions.tag(
+                    name, () if words == "-" else words.replace(",", " ").split()
+                )
             tags = self._chat.sessions.get(name).tags
             if not tags:
                 return "No tags."

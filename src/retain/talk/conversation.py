@@ -205,6 +205,7 @@ class Conversation:
         messages = self.sessions.since_compaction(self.session.id)
         if self._is_taken_up and any(one.role == "system" for one in messages):
             self.retention.told.distrust()  # nobody knows what that summary was made of
+        self.toolbox.session_id = self.session.id
         prompt = assembled(
             self.app,
             self.sessions,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from retain.errors import RetainError, UsageError
 from retain.facts.store import TYPE as FACT
-from retain.talk import approval, files, process, skills
+from retain.talk import approval, files, past, process, skills
 from retain.talk.approval import ONCE, YES, Answer, Approvals, Question
 from retain.talk.events import ToolSpec
 from retain.talk.waiting import in_turn, within
@@ -31,6 +31,7 @@ _QUICK: Final = 20.0  # seconds for what only looks at files
 _SLOW: Final = 90.0  # where a model may have to be loaded, or vectors made
 _MOST_SUMMARY: Final = 160
 _BUDGET: Final = 2_000  # tokens of recalled memories
+_PAST_BUDGET: Final = 800  # tokens of earlier conversations
 _NOBODY: Final = "this needs the person's approval, and nobody can be asked here"
 
 
@@ -188,6 +189,7 @@ class Toolbox:
         self.approvals = approvals or Approvals(self.env, self.project.root, cwd)
         self._app, self._ask, self._save, self._is_doubtful = app, ask, save, is_doubtful
         self.own: set[str] = set()
+        self.session_id = ""  # of the conversation, which is not searched
         self._turn = turn or threading.RLock()
         self._tools: Mapping[str, Callable[[str, Mapping[str, Any]], _Plan]] = {
             "read_file": self._read,
@@ -302,7 +304,7 @@ class Toolbox:
         query, limit = given["query"], given.get("limit", 8)
 
         def work(app: App) -> str:
-            text, is_own = _recalled(app, query, limit)
+            text, is_own = _recalled(app, query, limit, self.session_id)
             if is_own:
                 self.own.add(call)
             return text
@@ -331,7 +333,7 @@ class Toolbox:
         return files.harmless(await within(seconds, turn))
 
 
-def _recalled(app: App, query: str, limit: int) -> tuple[str, bool]:
+def _recalled(app: App, query: str, limit: int, session_id: str) -> tuple[str, bool]:
     """What is remembered of a question, and whether all of it are the person's own facts."""
     from retain.text.secrets import redact
 
@@ -342,6 +344,8 @@ def _recalled(app: App, query: str, limit: int) -> tuple[str, bool]:
     if found.degraded.reasons:
         notes.append(f"not at full strength: {'; '.join(found.degraded.reasons)}")
     text = redact(found.text).text or "No memory fits that question.\n"
+    said, _ = past.relevant(app, app.sessions, query, session_id, _PAST_BUDGET)
+    text += f"\n{said}\n" if said else ""
     is_own = all(one.hit.type == FACT and one.hit.scope == "global" for one in found.items)
     return text + "".join(f"[{note}]\n" for note in notes), is_own
 
