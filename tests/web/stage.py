@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import httpx2
 from playwright.sync_api import BrowserContext, ConsoleMessage, Error, Page
 
+from retain.web.auth import make_code
 from tests import undertaker
 from tests.conftest import FOREIGN_NAMES, FOREIGN_PREFIXES, command, own_world
 from tests.web.nursery import Child
@@ -134,7 +135,7 @@ class Served(NamedTuple):
 
     def cookie(self) -> tuple[str, str]:
         """The name and the value of the cookie that a link gives to a browser."""
-        code = self.post("/api/v1/links").json()["path"].partition("#")[2]
+        code = make_code(TOKEN, self.port)
         answer = self.ask("POST", "/api/v1/enter", headers={}, json={"code": code})
         ((name, value),) = answer.cookies.items()
         return name, value

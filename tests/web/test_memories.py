@@ -282,7 +282,7 @@ def test_a_new_memory_is_written_with_a_preview(page: Page, served: Served) -> N
     expect(page.locator("#text")).to_be_focused()
     page.keyboard.type("# Cake\n\nGoes with [[tea]] and **cream**.")
     expect(page.locator("#preview strong")).to_have_text("cream")
-    expect(page.locator("#preview a.wiki")).to_have_text("tea")
+    expect(page.locator("#preview a.wiki")).to_have_text("Green tea")
     page.get_by_label("Tags").fill("sweet, cold")
     page.get_by_label("Text, in").press("Control+Enter")
     expect(page.get_by_role("heading", name="Cake")).to_be_visible()

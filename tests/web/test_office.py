@@ -16,8 +16,8 @@ from starlette.routing import Route
 from retain.app import App
 from retain.errors import NotFound
 from retain.web.app import build
+from retain.web.auth import Auth
 from retain.web.checkup import Checkup
-from retain.web.entrance import Entrance
 from retain.web.live import Live
 from retain.web.office import Office
 from retain.web.pages import sessions as pages
@@ -58,7 +58,7 @@ def served(**where: Any) -> tuple[Office, Starlette]:
     office = Office(lambda own: App(everywhere=True) if own else App(**where))
     live = Live(office)
     checkup = Checkup(lambda _own: App(**where), live.tell)
-    return office, build(office, live, Entrance("a-token-of-at-least-16", 1), checkup)
+    return office, build(office, live, Auth("a-token-of-at-least-16", 1), checkup)
 
 
 def asked(app: Starlette, *calls: tuple[str, str, Any]) -> list[httpx2.Response]:

@@ -17,10 +17,8 @@ from retain.errors import RetainError, UsageError
 if TYPE_CHECKING:
     from retain.app import App
     from retain.daemon.server import Server
-    from retain.web.neighbour import Neighbour
     from retain.web.serving import Welcome
 
-_WEB_HOST: Final = "127.0.0.1"  # no other is offered: a bank is shown to nobody else's machine
 _WEB_PORT: Final = 7979
 
 
@@ -237,40 +235,34 @@ def _web(app: App, args: Args) -> Output:
 
     Your memories in the browser: looked through, searched, edited, as a graph and over time,
     with the inbox, past chats and a chat. It listens on this machine alone and prints a link that
-    lets one browser in, once; after that the browser has its own key. Where the bank is shown
-    already, the server that shows it gives another link, and this one ends.
+    lets one browser in, once; after that the browser has its own key. Where a server shows the bank
+    already, this prints another link into it, and ends.
 
       retain web --open
       retain web --port 8080
     """
     from retain.httpd.address import is_free
     from retain.httpd.token import read_token
-    from retain.web import neighbour
+    from retain.web.serving import HOST, Welcome, find_server
 
     port = _WEB_PORT if args.port is None else args.port
     _check_port(port)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    secret = read_token(os.environ) if port else ""
-    other = neighbour.find(port, secret) if secret else None  # this person's, at that port
-    if other and other.bank == app.location.root:  # one server is enough: it lets another in
+    running = find_server(app.location.root)
+    if running and args.port in (None, running):
+        server = Welcome.make(running, read_token(os.environ), app.location.root)
         if args.open:
-            _open_browser(other.link)
+            _open_browser(server.link)
+        text = f"Already running at {_entrance(server)}.\n{_link_lines(server)}"
         data = {
             "status": "there already",
-            "url": other.url,
-            "link": other.link,
-            "bank": other.bank,
+            "url": server.url,
+            "link": server.link,
+            "bank": server.bank,
         }
-        text = f"{_entrance(other)} shows this bank already.\n{_link_lines(other)}"
-        return Output(data, text, quiet=[other.link])
-    if args.port is None and (other or not is_free(_WEB_HOST, port)):
+        return Output(data, text, quiet=[server.link])
+    if args.port is None and not is_free(HOST, port):
         port = 0  # nobody asked for this very one
-    elif other:
-        raise RetainError(
-            f"cannot serve at {_WEB_HOST}:{port}: it shows {other.bank} already",
-            unchanged="Nothing was started.",
-            hint="Choose another with --port N; --port 0 takes any that is free.",
-        )
     return _serve_web(args, port)
 
 
@@ -282,7 +274,7 @@ def _serve_web(args: Args, port: int) -> NoReturn:
 
         return App(everywhere=True, stays=True) if own else open_app(args, stays=True)
 
-    def welcome(server: Welcome) -> None:
+    def welcome(server: Welcome, bank: str) -> None:
         if args.json:
             import json
 
@@ -291,20 +283,20 @@ def _serve_web(args: Args, port: int) -> NoReturn:
         elif args.quiet:
             print(server.link, flush=True)
         else:
-            where = f"Retain shows {server.shown} at {_entrance(server)}; Ctrl-C ends it."
+            where = f"Retain shows {bank} at {_entrance(server)}; Ctrl-C ends it."
             print(f"{where}\n{_link_lines(server)}", end="", file=sys.stderr, flush=True)
         if args.open:  # beside the server: some browsers are waited for until they end
             threading.Thread(target=_open_browser, args=(server.link,), daemon=True).start()
 
-    serve(open_bank, _WEB_HOST, port, welcome)
+    serve(open_bank, port, welcome)
 
 
-def _entrance(server: Neighbour | Welcome) -> str:
+def _entrance(server: Welcome) -> str:
     """Where the browser that opens the link is let in again, with its cookie."""
     return server.link.partition("/enter#")[0]
 
 
-def _link_lines(server: Neighbour | Welcome) -> str:
+def _link_lines(server: Welcome) -> str:
     return (
         f"Open this link, which is good once: {server.link}\n"
         f"Or this, in a browser that does not find it: {server.plain}\n"
@@ -312,17 +304,7 @@ def _link_lines(server: Neighbour | Welcome) -> str:
 
 
 def _open_browser(link: str) -> None:
-    """Start a browser; one without a window of its own is waited for."""
-    import webbrowser
-    from pathlib import Path
+    from retain.web.serving import open_browser
 
-    from retain.web.doorstep import laid, taken_away
-
-    is_open = False
-    with contextlib.suppress(OSError):
-        path = laid(link, os.environ)
-        if path:
-            taken_away(path)
-            is_open = webbrowser.open(Path(path).as_uri())
-    if not is_open:
+    if not open_browser(link):
         print("No browser could be started here; open the link yourself.", file=sys.stderr)

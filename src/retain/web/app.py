@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from retain.errors import RetainError, UsageError
 from retain.httpd.security import error_body
 from retain.web import pages
+from retain.web.auth import COOKIE_SECONDS, ENTER, Auth
 from retain.web.checkup import Checkup
-from retain.web.entrance import DAYS, ENTER, Entrance
 from retain.web.live import Live
 from retain.web.office import Office
 from retain.web.openapi import document
@@ -33,7 +33,7 @@ _FAULT: Final = "Something went wrong in Retain; its log has more"
 _DESCRIBED: Final = "/api/v1/openapi.json describes every call."
 
 
-def build(office: Office, live: Live, entrance: Entrance, checkup: Checkup) -> Starlette:
+def build(office: Office, live: Live, auth: Auth, checkup: Checkup) -> Starlette:
     """The whole server, without its security."""
     talks = Talks(office, live)
 
@@ -69,7 +69,7 @@ def build(office: Office, live: Live, entrance: Entrance, checkup: Checkup) -> S
         middleware=[Middleware(Counted)],
     )
     app.router.redirect_slashes = False
-    app.state.office, app.state.live, app.state.entrance = office, live, entrance
+    app.state.office, app.state.live, app.state.auth = office, live, auth
     app.state.checkup, app.state.talks = checkup, talks
     return app
 
@@ -96,19 +96,19 @@ def _home(_request: Request) -> Response:
 
 async def _enter(request: Request) -> Response:
     """Trade the code of a link for the cookie."""
-    entrance: Entrance = request.app.state.entrance
+    auth: Auth = request.app.state.auth
     try:
         given = await body_of(request)
     except UsageError as error:
         return failed(error)
     code = given.get("code") if isinstance(given, dict) else None
-    if not isinstance(code, str) or not entrance.takes(code):
+    if not isinstance(code, str) or not auth.take_code(code):
         return JSONResponse(error_body("no-token", _OLD, hint="`retain web` prints another."), 401)
     answer = JSONResponse({"status": "ok"})
     answer.set_cookie(
-        entrance.cookie_name,
-        entrance.cookie(request.headers["host"]),
-        max_age=DAYS * 86_400,
+        auth.cookie_name,
+        auth.make_cookie(request.headers["host"]),
+        max_age=COOKIE_SECONDS,
         path="/",
         httponly=True,
         samesite="strict",

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Error, Page, expect
 from retain.cli import server
 from retain.cli.command import Output
 from retain.httpd.address import loopbacks
-from retain.web import doorstep, entrance, neighbour
+from retain.web import auth
 from tests.cli.door import call
 from tests.conftest import command
 from tests.web.stage import LINK, TOKEN, Served, started, world
@@ -30,8 +30,7 @@ pytestmark = pytest.mark.slow
 
 
 def code(served: Served) -> str:
-    path: str = served.post("/api/v1/links").json()["path"]
-    return path.partition("#")[2]
+    return auth.make_code(TOKEN, served.port)
 
 
 def test_a_link_lets_one_browser_in_and_once(browser: Browser, tmp_path: Path) -> None:
@@ -60,7 +59,7 @@ def test_a_link_lets_one_browser_in_and_once(browser: Browser, tmp_path: Path) -
 
 
 def own_name(served: Served) -> str:
-    return f"{entrance.name(TOKEN, served.port)}:{served.port}"
+    return f"{auth.own_name(TOKEN, served.port)}:{served.port}"
 
 
 def test_a_link_leads_to_a_name_of_the_servers_own_and_the_cookie_stays_there(
@@ -162,8 +161,6 @@ def test_a_page_that_is_refused_over_and_over_is_loaded_again_only_once(
 def _overhearing(
     host: str = "127.0.0.1",
     port: int = 0,
-    answer: bytes
-    | Callable[[int, bytes], bytes] = b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi",
 ) -> Iterator[tuple[int, list[bytes]]]:
     """Another server on this machine: its port, and all that it is sent."""
     heard: list[bytes] = []
@@ -177,8 +174,7 @@ def _overhearing(
                     sock, _ = stranger.accept()
                     with sock:
                         heard.append(sock.recv(65_536))
-                        said = answer if isinstance(answer, bytes) else answer(port, heard[-1])
-                        sock.sendall(said)
+                        sock.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi")
 
         thread = threading.Thread(target=listen, daemon=True)
         thread.start()
@@ -288,7 +284,7 @@ def test_cookies_of_other_servers_do_not_hide_ours(served: Served) -> None:
     assert served.raw(f"{head}Cookie: {jar}\n\n").startswith("HTTP/1.1 401")
 
 
-def _asking(door: entrance.Entrance, *values: str, host: str = "test") -> dict[str, object]:
+def _asking(door: auth.Auth, *values: str, host: str = "test") -> dict[str, object]:
     jar = "; ".join(f"{door.cookie_name}={value}" for value in values)
     headers = [(b"host", host.encode()), (b"cookie", jar.encode())]
     return {"path": "/", "method": "GET", "headers": headers}
@@ -297,23 +293,23 @@ def _asking(door: entrance.Entrance, *values: str, host: str = "test") -> dict[s
 def test_a_cookie_ends_by_itself_also_for_who_keeps_it_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    door = entrance.Entrance(TOKEN, 1)
-    first, second = door.cookie("test"), door.cookie("test")
+    door = auth.Auth(TOKEN, 1)
+    first, second = door.make_cookie("test"), door.make_cookie("test")
     assert first != second  # each browser has its own
     now = time.time()
     for days, is_in in ((0, True), (29.9, True), (30.1, False), (3_000, False)):
         then = now + days * 86_400
-        monkeypatch.setattr("retain.web.entrance.time.time", lambda then=then: then)
+        monkeypatch.setattr("retain.web.auth.time.time", lambda then=then: then)
         assert (door(_asking(door, first)) is None) == is_in, days
-    later = door.cookie("test")
+    later = door.make_cookie("test")
     assert door(_asking(door, first, later, second)) is None
 
 
 def test_no_one_gives_a_cookie_more_time() -> None:
-    door = entrance.Entrance(TOKEN, 1)
-    given = door.cookie("test")
+    door = auth.Auth(TOKEN, 1)
+    given = door.make_cookie("test")
     end, name, seal = given.split(".")
-    other = door.cookie("test").split(".")
+    other = door.make_cookie("test").split(".")
     assert door(_asking(door, given)) is None
     for wrong in (
         f"{int(end) + 1}.{name}.{seal}",
@@ -330,34 +326,37 @@ def test_no_one_gives_a_cookie_more_time() -> None:
 
 def test_a_jar_of_cookies_without_end_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a stranger sends is looked at before it is counted."""
-    door = entrance.Entrance(TOKEN, 1)
+    door = auth.Auth(TOKEN, 1)
     tried: list[str] = []
-    sealed = door._seal
+    sign = auth._sign
 
-    def counted(host: str, end: str, name: str) -> str:
-        tried.append(name)
-        return sealed(host, end, name)
+    def counted(token: str, purpose: str, end: str, nonce: str) -> str:
+        tried.append(nonce)
+        return sign(token, purpose, end, nonce)
 
-    monkeypatch.setattr(door, "_seal", counted)
+    monkeypatch.setattr(auth, "_sign", counted)
     wrong = f"1.{'x' * 22}.{'x' * 43}"
     assert door(_asking(door, *[wrong] * 3_000)) is not None
     assert 0 < len(tried) <= 64
     tried.clear()
     assert door(_asking(door, *["x"] * 10_000, "; " * 50_000)) is not None
     assert tried == []
-    good = door.cookie("test")
+    good = door.make_cookie("test")
     assert door(_asking(door, *["x"] * 10_000, *[wrong] * 20, good)) is None
 
 
-def test_a_code_grows_old_and_only_so_many_wait() -> None:
-    door = entrance.Entrance(TOKEN, 1)
-    made = [door.code() for _ in range(40)]
-    taken = [one for one in made if door.takes(one)]
-    assert taken == made[-len(taken) :]
-    assert 0 < len(taken) <= 16
-    old = door.code()
-    door._codes = dict.fromkeys(door._codes, 0.0)  # its time has come
-    assert not door.takes(old)
+def test_a_code_is_good_for_one_server_once_and_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    door = auth.Auth(TOKEN, 1)
+    code, late = auth.make_code(TOKEN, 1), auth.make_code(TOKEN, 1)
+    assert not door.take_code(auth.make_code(TOKEN, 2))
+    assert not door.take_code(auth.make_code(f"{TOKEN}x", 1))
+    assert not door.take_code(door.make_cookie("link 1"))
+    assert [door.take_code(code), door.take_code(code)] == [True, False]
+    now = time.time()
+    monkeypatch.setattr("retain.web.auth.time.time", lambda: now + 5)
+    assert not auth.Auth(TOKEN, 1).take_code(code)  # of a server that was started later
+    monkeypatch.setattr("retain.web.auth.time.time", lambda: now + 601)
+    assert not door.take_code(late)
 
 
 def test_no_log_holds_the_token_the_cookie_or_what_was_asked(tmp_path: Path) -> None:
@@ -404,31 +403,6 @@ def test_a_browser_is_started_with_a_file_that_leads_in_and_not_with_the_code(
         expect(page.get_by_role("navigation", name="Retain")).to_be_visible()
         assert page.url == f"http://{own_name(served)}/"
         context.close()
-        assert _started_with(bytes(file)) == [b"/bin/sh"]  # which removes it
-
-
-def _started_with(word: bytes) -> list[bytes]:
-    """The programs that run with this word among their arguments."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it has ended
-            words = path.read_bytes().split(b"\0")
-            found += words[:1] if word in words else []
-    return found
-
-
-def test_the_file_that_leads_in_is_gone_soon(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(doorstep, "_SECONDS", 0.1)
-    file = tmp_path / "open me.html"
-    file.write_text("x", encoding="utf-8")
-    doorstep.taken_away(str(file))
-    for _ in range(600):
-        if not file.exists():
-            break
-        time.sleep(0.1)
-    assert not file.exists()
 
 
 def test_a_browser_that_is_waited_for_keeps_nobody_waiting(tmp_path: Path) -> None:
@@ -459,42 +433,38 @@ def _first_line(path: Path) -> str:
     raise AssertionError("no browser was started")
 
 
-def test_a_second_one_for_the_same_bank_is_given_a_link_by_the_first(tmp_path: Path) -> None:
+def test_a_second_one_for_the_same_bank_prints_another_link(tmp_path: Path) -> None:
     with started(tmp_path, project=True) as served:
-        said = served.run("web", "--port", str(served.port))
-        link = LINK.search(said)
-        assert link is not None
-        assert link[1] == served.url
-        answer = served.ask("POST", "/api/v1/enter", headers={}, json={"code": link[3]})
-        assert answer.status_code == 200
-        told = json.loads(served.run("web", "--port", str(served.port), "--json"))
+        for port in ([], ["--port", str(served.port)]):
+            said = served.run("web", *port)
+            assert said.startswith(f"Already running at http://{own_name(served)}.\n")
+            link = LINK.search(said)
+            assert link is not None
+            assert link[1] == served.url
+            answer = served.ask("POST", "/api/v1/enter", headers={}, json={"code": link[3]})
+            assert answer.status_code == 200
+        told = json.loads(served.run("web", "--json"))
         assert (told["status"], told["url"], told["bank"]) == (
             "there already",
             served.url,
             str(served.bank),
         )
+        other = _web(tmp_path, "--global", "--port", str(served.port))
+        assert other.returncode == 1
+        assert "another program uses it" in other.stderr
+        assert "--port 0" in other.stderr
+        assert served.end() == 0
+    with started(tmp_path) as again:  # the port of one that has ended is nobody's
+        assert again.url != served.url
 
 
-def test_a_port_that_shows_another_bank_or_is_anothers_is_refused_with_a_way_out(
-    tmp_path: Path,
-) -> None:
-    with started(tmp_path, project=True) as served:
-        done = _web(tmp_path, "--global", "--port", str(served.port))
-        assert done.returncode == 1
-        assert str(served.bank) in done.stderr
-        assert "--port 0" in done.stderr
-
-
-def test_the_token_is_shown_to_no_server_that_does_not_know_it_already(tmp_path: Path) -> None:
+def test_a_stranger_at_the_port_is_sent_nothing(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
-    proof = b"X-Retain-Proof: " + b"0" * 64
-    answer = b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n" + proof + b"\r\n\r\n"
-    with _overhearing(answer=answer) as (port, heard):
+    with _overhearing() as (port, heard):
         done = _web(tmp_path, "--port", str(port))
     assert done.returncode == 1
     assert "another program" in done.stderr
-    assert heard
-    assert not [one for one in heard if TOKEN.encode() in one]
+    assert heard == []
 
 
 has_ipv6 = pytest.mark.skipif("::1" not in loopbacks(), reason="this machine has no IPv6")
@@ -553,43 +523,6 @@ def test_the_usual_port_is_left_to_a_stranger_that_has_it_at_one_address(
     assert ports == [0, port]
 
 
-@has_ipv6
-def test_a_stranger_that_passes_on_what_we_prove_is_not_taken_for_us() -> None:
-    """One of ours has the port at 127.0.0.1 alone, and a stranger has it at ::1."""
-    with _overhearing("127.0.0.1", answer=_proving("127.0.0.1")) as (port, heard):
-        assert neighbour._is_ours("127.0.0.1", port, TOKEN)
-        assert neighbour.find(port, TOKEN) is None  # nobody at ::1 yet, and anyone could be
-        relayed = _proving("127.0.0.1")
-        with _overhearing("::1", port, relayed) as (_, passed_on):
-            assert neighbour.find(port, TOKEN) is None
-            assert passed_on
-        assert neighbour._is_ours("127.0.0.1", port, TOKEN)
-    assert not [one for one in [*heard, *passed_on] if TOKEN.encode() in one]
-
-
-def _proving(address: str) -> Callable[[int, bytes], bytes]:
-    """What a server of ours at this address says to a nonce."""
-
-    def answer(port: int, request: bytes) -> bytes:
-        nonce = re.search(r"X-Retain-Nonce: (\S+)", request.decode())
-        assert nonce is not None
-        made = entrance.proof(TOKEN, address, port, nonce[1])
-        return f"HTTP/1.1 401 No\r\nContent-Length: 0\r\nX-Retain-Proof: {made}\r\n\r\n".encode()
-
-    return answer
-
-
-def test_where_there_is_no_ipv6_one_address_is_proof_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with started(tmp_path) as served:
-        monkeypatch.setattr(neighbour, "loopbacks", lambda: ["127.0.0.1"])
-        found = neighbour.find(served.port, TOKEN)
-        assert found is not None
-        assert found.url == served.url
-        assert neighbour.find(served.port, f"{TOKEN}x") is None
-
-
 def test_a_server_with_pages_that_listen_ends_at_once(tmp_path: Path) -> None:
     with started(tmp_path) as served:
         socks = [_listening(served) for _ in range(5)]
@@ -623,7 +556,7 @@ def test_json_is_one_line_with_the_way_in(tmp_path: Path) -> None:
         assert set(told) == {"status", "url", "link", "bank"}
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+", told["url"])
         port = told["url"].rpartition(":")[2]
-        assert told["link"].startswith(f"http://{entrance.name(TOKEN, int(port))}:{port}/enter#")
+        assert told["link"].startswith(f"http://{auth.own_name(TOKEN, int(port))}:{port}/enter#")
         process.send_signal(signal.SIGTERM)
         rest, said = process.communicate(timeout=60)
         assert (process.returncode, rest, said) == (0, b"", b"")
