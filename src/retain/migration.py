@@ -1,14 +1,15 @@
-"""A chat workspace of plain files brought into a bank: profiles, facts and sessions, nothing twice.
+"""A chat workspace of plain files brought into a bank: profiles, skills, facts and sessions.
 
 Such a workspace has `context/system_prompt.md`, `memories/` with three profiles and perhaps other
-notes, `sessions/`, and perhaps a database (`retain.db`, `spark.db`) that holds the same sessions
-once more. It is only read. What the bank has already stays as it is.
+notes, `skills/`, `sessions/`, and perhaps a database (`retain.db`, `spark.db`) that holds the same
+sessions once more. It is only read, and all of it is read before anything is stored. What the bank
+has already stays as it is, so a second time changes nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import json
 import os
 import shutil
 import sqlite3
@@ -16,7 +17,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from retain import chats
 from retain.bank import trash
 from retain.bank.files import Directory, WriteTransaction
 from retain.bank.markdown import parse_file
@@ -26,24 +26,22 @@ from retain.facts.compare import same_key
 from retain.facts.store import COLLECTION, TYPE, Facts
 from retain.memory import PROFILES, slug
 from retain.sessions import formats
-from retain.sessions.model import Chat, whole
+from retain.sessions.files import ImportReport, make_report, read_source, redact_chats
+from retain.sessions.model import Chat, clean_unicode
 from retain.text.secrets import redact
 
 if TYPE_CHECKING:
     from retain.app import App
     from retain.bank.bank import Bank
 
-
-PROMPT: Final = ("context", "system_prompt.md")
+PROMPT: Final = "context/system_prompt.md"
 DATABASES: Final = ("retain.db", "spark.db")
 MAX_DATABASE: Final = 2_000_000_000  # bytes
-_MEMORIES: Final = "memories"
-_SESSIONS: Final = "sessions"
-_NAME_IT: Final = "Name the workspace or the directory it is in: retain migrate PATH"
-_MOST_MESSAGES: Final = 2_000_000
+_PARTS: Final = ("memories", "sessions", "context", "skills", *DATABASES)
+_HINT: Final = "Name the workspace or the directory it is in: retain migrate PATH"
 
 
-class Told(NamedTuple):
+class WorkspaceFact(NamedTuple):
     """A fact that the workspace knows, and where it says so."""
 
     fact: str
@@ -52,19 +50,18 @@ class Told(NamedTuple):
     created_at: str = ""
 
 
-class Plan(NamedTuple):
+class Workspace(NamedTuple):
     """Everything that a workspace holds, read and not yet stored."""
 
-    source: str
-    files: Sequence[tuple[str, bytes]]  # the place in the bank, the bytes
+    root: str
+    files: Sequence[tuple[str, bytes]]  # profiles, the prompt and skills: path in the bank, bytes
     notes: Sequence[tuple[str, bytes]]  # other files of its memories, by their names
-    facts: Sequence[Told]  # of its database; its list is among the files
+    facts: Sequence[WorkspaceFact]  # of its database
     chats: Sequence[Chat]
-    warnings: Sequence[str]
 
 
-class Copied(NamedTuple):
-    """A profile, the prompt or a note, and what became of it."""
+class MigratedFile(NamedTuple):
+    """A profile, the prompt, a skill's file or a note, and what became of it."""
 
     name: str
     status: str  # copied, unchanged, kept (the bank has its own), deleted (here), facts (its lines)
@@ -75,81 +72,123 @@ class Migrated(NamedTuple):
 
     source: str
     dry_run: bool
-    files: Sequence[Copied]
+    files: Sequence[MigratedFile]
     facts: Sequence[str]  # those that are new, as they are stored
     known_facts: int
-    sessions: chats.Imported
+    sessions: ImportReport
     warnings: Sequence[str]
 
 
-# Reading
-
-
-def plan(path: str, max_bytes: int) -> Plan:
-    """Read a workspace, or the directory that has one."""
-    root = _workspace(os.path.realpath(path))
+def migrate(
+    app: App, source: str, *, allow_secret: bool = False, dry_run: bool = False
+) -> Migrated:
+    """Bring a chat workspace of plain files into the bank in force, nothing of it twice."""
+    app.refuse_switched_off()
     warnings: list[str] = []
-    with Directory.open(root) as folder:
-        files = list(_files(folder, max_bytes, warnings))
-        notes = list(_notes(folder, max_bytes, warnings))
-    found: list[Chat] = []
-    told: list[Told] = []
-    sessions = os.path.join(root, _SESSIONS)
-    if os.path.isdir(sessions):
-        for read in chats.read_all(sessions, warnings):
-            found += read.chats
-    for name in DATABASES:
-        if os.path.isfile(os.path.join(root, name)):
-            more, facts = _from_database(os.path.join(root, name), warnings)
-            found, told = _merged([*more, *found]), [*told, *facts]
-    return Plan(root, files, notes, told, found, warnings)
-
-
-def _workspace(path: str) -> str:
-    for root in (os.path.join(path, "workspace"), path):
-        parts = (_MEMORIES, _SESSIONS, PROMPT[0], *DATABASES)
-        if any(os.path.exists(os.path.join(root, part)) for part in parts):
-            return root
-    if not os.path.isdir(path):
-        raise NotFound(
-            f"there is no directory {path}", unchanged="Nothing was migrated.", hint=_NAME_IT
+    path = os.path.realpath(os.path.join(app.cwd, os.path.expanduser(source)))
+    workspace = _read_workspace(path, app.config.number("memory.max_bytes"), warnings)
+    if not dry_run:
+        app.ensure_bank()
+    bank = app.opened
+    if bank.location.kind != "retain":
+        raise UsageError(
+            f"{bank.root} is a store of another kind, without profiles",
+            unchanged="Nothing was migrated.",
+            hint="Make a bank first: retain init",
         )
-    raise ImportRefused(
-        f"{path} is no chat workspace: it has no memories/, sessions/ or context/",
-        unchanged="Nothing was migrated.",
-        hint=_NAME_IT,
+    redacts = not allow_secret and app.config.flag("guard.redact_secrets")
+    if redacts:
+        workspace = _redact_workspace(workspace, warnings)
+    files = [MigratedFile(name, _copy(bank, name, data, dry_run)) for name, data in workspace.files]
+    lists = [(name, data) for name, data in workspace.notes if _is_list(data)]
+    for name, data in workspace.notes:
+        is_list = (name, data) in lists
+        status = "facts" if is_list else _store_note(app, name, data, redacts, dry_run, warnings)
+        files.append(MigratedFile(name, status))
+    lists += [(name, data) for name, data in workspace.files if name == memory_md.NAME]
+    facts: dict[str, WorkspaceFact] = {}
+    for fact in [*_listed_facts(lists), *workspace.facts]:
+        facts.setdefault(same_key(fact.fact), fact)
+    facts.pop("", None)
+    known = _known_facts(bank)
+    new = [fact for key, fact in facts.items() if key not in known]
+    stored = [fact.fact for fact in new] if dry_run else _store_facts(app, new, redacts, warnings)
+    deleted = _deleted_chats(app.own.bank)
+    chats = [chat for chat in workspace.chats if chat.origin not in deleted]
+    imported = app.sessions.import_chats(chats, dry_run=dry_run) if chats else []
+    report = make_report(workspace.root, imported, ())
+    return Migrated(
+        workspace.root,
+        dry_run,
+        files,
+        stored,
+        len(facts) - len(new),
+        report._replace(warnings=()),
+        [*warnings, *report.warnings],
     )
 
 
-def _files(folder: Directory, limit: int, warnings: list[str]) -> Iterator[tuple[str, bytes]]:
-    """The prompt and the profiles that are there."""
-    places = [("/".join(PROMPT), *PROMPT), *((name, _MEMORIES, name) for name in PROFILES)]
-    for target, below, name in places:
-        try:
-            with folder.child(below) as inner:
-                yield target, inner.read(name, limit)
-        except NotFound:
-            continue
-        except RetainError as error:
-            warnings.append(f"left behind: {error.message}")
+# Read
 
 
-def _notes(folder: Directory, limit: int, warnings: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Whatever else was noted beside the profiles."""
-    with contextlib.suppress(NotFound), folder.child(_MEMORIES) as inner:
-        for name in sorted(one.name for one in inner.entries()):
-            if not name.lower().endswith(".md") or name in PROFILES or name.startswith("."):
+def _read_workspace(path: str, max_bytes: int, warnings: list[str]) -> Workspace:
+    """Read a workspace, or the one in a directory."""
+    for root in (os.path.join(path, "workspace"), path):
+        if any(os.path.exists(os.path.join(root, part)) for part in _PARTS):
+            break
+    else:
+        if not os.path.isdir(path):
+            raise NotFound(
+                f"there is no directory {path}", unchanged="Nothing was migrated.", hint=_HINT
+            )
+        raise ImportRefused(
+            f"{path} is no chat workspace: it has no memories/, sessions/ or context/",
+            unchanged="Nothing was migrated.",
+            hint=_HINT,
+        )
+    with Directory.open(root) as folder:
+        memories = dict(_read_files(folder, "memories", max_bytes, warnings))
+        prompt = dict(_read_files(folder, "context", max_bytes, warnings))
+        skills = [*_read_files(folder, "skills", max_bytes, warnings)]
+    files = [(PROMPT, prompt[PROMPT])] if PROMPT in prompt else []
+    files += [(n, memories[f"memories/{n}"]) for n in PROFILES if f"memories/{n}" in memories]
+    notes = [
+        (name.removeprefix("memories/"), data)
+        for name, data in memories.items()
+        if name.lower().endswith(".md") and name.count("/") == 1
+    ]
+    chats: list[Chat] = []
+    facts: list[WorkspaceFact] = []
+    if os.path.isdir(os.path.join(root, "sessions")):
+        for found in read_source(os.path.join(root, "sessions"), warnings):
+            chats += found
+    for name in DATABASES:
+        if os.path.isfile(os.path.join(root, name)):
+            more, told = _read_database(os.path.join(root, name), warnings)
+            chats, facts = [*more, *chats], [*facts, *told]
+    notes = [note for note in notes if note[0] not in PROFILES]
+    return Workspace(root, [*files, *skills], notes, facts, _merge_copies(chats))
+
+
+def _read_files(
+    folder: Directory, path: str, max_bytes: int, warnings: list[str]
+) -> Iterator[tuple[str, bytes]]:
+    """The plain files below a directory, by their paths; links are named and passed over."""
+    with contextlib.suppress(NotFound), folder.descend(*path.split("/")) as inner:
+        for entry in inner.entries():
+            name = f"{path}/{entry.name}"
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from _read_files(folder, name, max_bytes, warnings)
                 continue
             try:
-                yield name, inner.read(name, limit)
+                yield name, inner.read(entry.name, max_bytes)
             except RetainError as error:
                 warnings.append(f"left behind: {error.message}")
 
 
-# Its database
-
-
-def _from_database(path: str, warnings: list[str]) -> tuple[list[Chat], list[Told]]:
+def _read_database(path: str, warnings: list[str]) -> tuple[list[Chat], list[WorkspaceFact]]:
     """Sessions and facts of a database, read from a copy: to look at one in use would touch it."""
     if os.path.getsize(path) > MAX_DATABASE:
         warnings.append(f"left behind: {path} has more than {MAX_DATABASE:,} bytes")
@@ -161,129 +200,139 @@ def _from_database(path: str, warnings: list[str]) -> tuple[list[Chat], list[Tol
                 shutil.copyfile(path + ending, copy + ending)
         try:
             with contextlib.closing(sqlite3.connect(copy)) as connection:
+                connection.row_factory = sqlite3.Row
                 # Whoever made the file may have put anything into its views.
                 connection.execute("PRAGMA trusted_schema = 0")
                 connection.execute("PRAGMA cell_size_check = 1")
-                return _chats(connection, path, warnings), _facts(connection, path)
+                return _database_chats(connection, path, warnings), _database_facts(
+                    connection, path
+                )
         except (sqlite3.Error, OverflowError) as error:
             warnings.append(f"left behind: {path}: {error}")
             return [], []
 
 
-def _chats(connection: sqlite3.Connection, path: str, warnings: list[str]) -> list[Chat]:
-    said: dict[object, list[dict[str, object]]] = {}
-    query = "SELECT session_id, role, content, timestamp, token_count FROM messages ORDER BY id"
-    for session, *values in connection.execute(f"{query} LIMIT {_MOST_MESSAGES}"):
-        keys = ("role", "content", "timestamp", "token_count")
-        said.setdefault(session, []).append(dict(zip(keys, values, strict=True)))
-    found = []
+def _database_chats(connection: sqlite3.Connection, path: str, warnings: list[str]) -> list[Chat]:
+    chats = []
     columns = "id, title, summary, created_at, updated_at, tags"
     for row in connection.execute(f"SELECT {columns} FROM sessions ORDER BY id"):  # noqa: S608
-        record = dict(zip(columns.split(", "), row, strict=True))
-        if record["id"] in said:  # one in which nothing was said is nothing to bring along
-            record |= {"messages": said[record["id"]], "tags": _listed(record["tags"])}
-            chat = formats.chat_of(record, warnings, f"{path}: {record['id']}")
-            found += [chat] if chat else []
-    return found
+        messages = connection.execute(
+            "SELECT role, content, timestamp, token_count FROM messages WHERE session_id = ? "
+            "ORDER BY id",
+            (row["id"],),
+        ).fetchall()
+        tags: object = None
+        with contextlib.suppress(ValueError, RecursionError):
+            tags = json.loads(str(row["tags"]))
+        if messages:  # one in which nothing was said is nothing to bring along
+            record = {**dict(row), "tags": tags, "messages": [*map(dict, messages)]}
+            chat = formats.chat_from_dict(record, warnings, f"{path}: {row['id']}")
+            chats += [chat] if chat else []
+    return chats
 
 
-def _listed(tags: object) -> object:
-    import json
-
-    try:
-        return json.loads(str(tags))
-    except (ValueError, RecursionError):
-        return []
-
-
-def _facts(connection: sqlite3.Connection, path: str) -> list[Told]:
+def _database_facts(connection: sqlite3.Connection, path: str) -> list[WorkspaceFact]:
     query = "SELECT fact, category, created_at FROM memories WHERE superseded_by IS NULL"
     source = f"workspace {os.path.basename(path)}"
     return [
-        Told(
-            " ".join(whole(fact).split()),
+        WorkspaceFact(
+            " ".join(clean_unicode(fact).split()),
             source,
             "" if category in (None, "general") else str(category),
-            formats.moment(created),
+            formats.utc_time(created),
         )
         for fact, category, created in connection.execute(query)
         if isinstance(fact, str)
     ]
 
 
-def _merged(found: Sequence[Chat]) -> list[Chat]:
+def _merge_copies(chats: Sequence[Chat]) -> list[Chat]:
     """Chats of which the database and a file each have a copy, once: the longer one."""
-    kept: list[Chat] = []
-    for chat in sorted(found, key=lambda one: -len(one.said)):
-        if not any(_is_part(chat, other) for other in kept):
-            kept.append(chat)
-    return sorted(kept, key=lambda one: (one.created_at, one.id))
+    kept: dict[str, Chat] = {}
+    for chat in sorted(chats, key=lambda chat: -len(chat.messages)):
+        kept.setdefault(chat.origin, chat)
+    return sorted(kept.values(), key=lambda chat: (chat.created_at, chat.id))
 
 
-def _is_part(chat: Chat, other: Chat) -> bool:
-    return chat.id == other.id and all(
-        one.role == there.role and one.content == there.content
-        for one, there in zip(chat.said, other.said, strict=False)
+def _redact_workspace(workspace: Workspace, warnings: list[str]) -> Workspace:
+    """Take the secrets out of all that a workspace holds, and say what was replaced."""
+
+    def redact_files(files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+        clean = []
+        for name, data in files:
+            text, kinds = redact(data.decode("utf-8", "surrogateescape"))
+            if kinds:
+                kinds_text = ", ".join(sorted(set(kinds)))
+                warnings.append(f"{name}: replaced {kinds_text} by [REDACTED:...]")
+            clean.append((name, text.encode("utf-8", "surrogateescape")))
+        return clean
+
+    return workspace._replace(
+        files=redact_files(workspace.files),
+        notes=redact_files(workspace.notes),
+        facts=[fact._replace(fact=redact(fact.fact).text) for fact in workspace.facts],
+        chats=redact_chats(workspace.chats, warnings),
     )
 
 
-# Storing
+# Store
 
 
-def migrate(
-    app: App, source: str, *, allow_secret: bool = False, dry_run: bool = False
-) -> Migrated:
-    """Bring a chat workspace of plain files into the bank in force, nothing of it twice."""
-    app.refuse_switched_off()
-    path = os.path.join(app.cwd, os.path.expanduser(source))
-    wanted = plan(path, app.config.number("memory.max_bytes"))
+def _copy(bank: Bank, name: str, data: bytes, dry_run: bool) -> str:
+    """Put a file where the bank has none; one that is there is never overwritten."""
+    *folders, file = name.split("/")
+    if os.path.isdir(bank.root):
+        with (
+            contextlib.suppress(NotFound),
+            Directory.open(bank.root) as root,
+            root.descend(*folders) as folder,
+        ):
+            if folder.has(file):
+                return "unchanged" if folder.holds(file, data) else "kept"
     if not dry_run:
-        app.ensure_bank()
-    is_bare = allow_secret or not app.config.flag("guard.redact_secrets")
+        with (
+            Directory.open(bank.root) as root,
+            WriteTransaction.open(root, os.path.join(bank.root, name)) as transaction,
+            root.descend(*folders, create=True) as folder,
+        ):
+            try:
+                transaction.create(folder, file, data)
+            except Conflict:
+                return "kept"
+    return "copied"
+
+
+def _store_note(
+    app: App, name: str, data: bytes, redacts: bool, dry_run: bool, warnings: list[str]
+) -> str:
+    """Store a note as a memory, known again by its source; what was made of it here stays."""
+    text, source = data.decode("utf-8-sig", "replace"), f"workspace {name}"
+    if not text.strip():
+        return "unchanged"
     bank = app.opened
-    if bank.location.kind != "retain":
-        raise UsageError(
-            f"{bank.root} is a store of another kind, without profiles",
-            unchanged="Nothing was migrated.",
-            hint="Make a bank first: retain init",
-        )
-    warnings: list[str] = []
-    clean = [(name, _clean(name, data, is_bare, warnings)) for name, data in wanted.files]
-    files = [Copied(name, _copied(bank, name, data, dry_run=dry_run)) for name, data in clean]
-    notes = [(name, _clean(name, data, is_bare, warnings)) for name, data in wanted.notes]
-    lists = [one for one in notes if _is_list(one[1])]
-    keeping = _Keeping(app, bank, is_bare, dry_run, warnings)
-    files += [
-        Copied(name, "facts" if (name, data) in lists else keeping.kept(name, data))
-        for name, data in notes
-    ]
-    lists += [one for one in clean if one[0] == memory_md.NAME]
-    told = _unique([*_listed_in(lists), *wanted.facts], is_bare)
-    known = _known(bank)
-    news = [one for key, one in told.items() if key not in known]
-    stored = [one.fact for one in news] if dry_run else _stored(app, news, is_bare, warnings)
-    thrown = _thrown_chats(app.own.bank)
-    several = [one for one in wanted.chats if one.origin not in thrown]
-    if not is_bare:
-        several = chats.cleaned(several, warnings)
-    taken = app.sessions.take_in(several, dry_run=dry_run) if several else []
-    imported = chats.counted(wanted.source, taken, ())
-    return Migrated(
-        wanted.source,
-        dry_run,
-        files,
-        stored,
-        len(told) - len(news),
-        imported._replace(warnings=()),
-        [*wanted.warnings, *warnings, *imported.warnings],
-    )
-
-
-def _listed_in(files: Sequence[tuple[str, bytes]]) -> Iterator[Told]:
-    """The bullets of lists, by the rules by which the bank's own MEMORY.md is read."""
-    for name, data in files:
-        for item in memory_md.parse(data.decode("utf-8", "surrogateescape")).bullets:
-            yield Told(item.text, _origin(name))
+    collection = bank.kind.default_collection
+    if os.path.isdir(bank.root):
+        body = parse_file("note.md", text.encode()).body.strip()
+        for memory in bank.memories(collection):
+            if memory.text("source") == source:
+                return "unchanged" if memory.body.strip() == body else "kept"
+        for path, trashed in _read_trash(bank, collection):
+            if parse_file(path, trashed).meta.get("source") == source:
+                return "deleted"
+    if not dry_run:
+        try:
+            done = app.put(
+                text,
+                id=f"{collection}/{slug(os.path.splitext(name)[0]) or 'note'}",
+                is_new=True,
+                metadata={"source": source},
+                allow_secret=not redacts,
+            )
+        except RetainError as error:  # another memory has that name, or it is refused
+            warnings.append(f"left behind: {name}: {error.message}")
+            return "kept"
+        warnings += done.warnings
+    return "copied"
 
 
 def _is_list(data: bytes) -> bool:
@@ -294,109 +343,42 @@ def _is_list(data: bytes) -> bool:
     return bool(listed) and not any(line.strip() for line in others)
 
 
-def _origin(name: str) -> str:
-    return f"workspace {name}"
+def _listed_facts(files: Sequence[tuple[str, bytes]]) -> Iterator[WorkspaceFact]:
+    """The bullets of lists, by the rules by which the bank's own MEMORY.md is read."""
+    for name, data in files:
+        for item in memory_md.parse(data.decode("utf-8", "surrogateescape")).bullets:
+            yield WorkspaceFact(item.text, f"workspace {name}")
 
 
-class _Keeping(NamedTuple):
-    """How notes are stored: each as a memory, known again by where it came from."""
-
-    app: App
-    bank: Bank
-    is_bare: bool
-    dry_run: bool
-    warnings: list[str]
-
-    def kept(self, name: str, data: bytes) -> str:
-        """Store a note, unless it came before; what was made of it here stays."""
-        text = data.decode("utf-8-sig", "replace")
-        if not text.strip():
-            return "unchanged"
-        if status := self._known(name, text):
-            return status
-        return "copied" if self.dry_run else self._stored(name, text)
-
-    @property
-    def _collection(self) -> str:
-        return self.bank.kind.default_collection
-
-    def _known(self, name: str, text: str) -> str:
-        if not os.path.isdir(self.bank.root):
-            return ""
-        for memory in self.bank.memories(self._collection):
-            if memory.text("source") == _origin(name):
-                body = parse_file("note.md", text.encode()).body
-                return "unchanged" if memory.body.strip() == body.strip() else "kept"
-        thrown = (parse_file(path, data) for path, data in _thrown(self.bank, self._collection))
-        return "deleted" if any(it.meta.get("source") == _origin(name) for it in thrown) else ""
-
-    def _stored(self, name: str, text: str) -> str:
-        stem = slug(os.path.splitext(name)[0]) or "note"
-        number = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:6]
-        for wanted in (stem, f"{stem}-{number}"):
-            try:
-                done = self.app.put(
-                    text,
-                    id=f"{self._collection}/{wanted}",
-                    is_new=True,
-                    metadata={"source": _origin(name)},
-                    allow_secret=self.is_bare,
-                )
-            except Conflict:  # another memory has that name
-                continue
-            except RetainError as error:
-                self.warnings.append(f"left behind: {name}: {error.message}")
-                return "kept"
-            self.warnings.extend(done.warnings)
-            return "copied"
-        self.warnings.append(f"left behind: {name}: no name is free for it")
-        return "kept"
+def _store_facts(
+    app: App, new: Sequence[WorkspaceFact], redacts: bool, warnings: list[str]
+) -> list[str]:
+    """Store facts as memories, and bring the bank's list in step with them."""
+    facts = Facts(app)
+    refs = []
+    for fact in new:
+        try:
+            added = facts.take(
+                fact.fact,
+                allow_secret=not redacts,
+                source=fact.source,
+                category=fact.category,
+                created_at=fact.created_at,
+            )
+        except RetainError as error:  # one that is refused stands in nobody else's way
+            warnings.append(f"left behind: {error.message}")
+            continue
+        warnings += added.notes
+        app.sessions.remember(added.text, fact.category, "", added.ref)
+        refs.append(added.ref)
+    warnings += facts.sync().notes  # also where nothing is new: the list may be
+    return refs
 
 
-def _unique(told: Sequence[Told], is_bare: bool) -> dict[str, Told]:
-    """Each fact once, by the form in which two are the same one."""
-    found: dict[str, Told] = {}
-    for one in told:
-        found.setdefault(same_key(one.fact if is_bare else redact(one.fact).text), one)
-    found.pop("", None)
-    return found
+# What the bank knows, also what was deleted there: that is not wanted back
 
 
-def _clean(name: str, data: bytes, is_bare: bool, warnings: list[str]) -> bytes:
-    if is_bare:
-        return data
-    text, kinds = redact(data.decode("utf-8", "surrogateescape"))
-    if kinds:
-        warnings.append(f"{name}: replaced {', '.join(sorted(set(kinds)))} by [REDACTED:...]")
-    return text.encode("utf-8", "surrogateescape") if kinds else data
-
-
-def _copied(bank: Bank, name: str, data: bytes, *, dry_run: bool) -> str:
-    """Put a file where the bank has none; one that is there is never overwritten."""
-    below, _, file = name.rpartition("/")
-    if os.path.isdir(bank.root):
-        with (
-            Directory.open(bank.root) as root,
-            contextlib.suppress(NotFound),
-            root.child(below) as folder,
-        ):
-            if folder.has(file):
-                return "unchanged" if folder.holds(file, data) else "kept"
-    if dry_run:
-        return "copied"
-    with (
-        Directory.open(bank.root) as root,
-        WriteTransaction.open(root, os.path.join(bank.root, name)) as shop,
-        shop.root.child(below, create=True) as folder,
-        contextlib.suppress(Conflict),
-    ):
-        shop.create(folder, file, data)
-        return "copied"
-    return "kept"
-
-
-def _known(bank: Bank) -> set[str]:
-    """The facts that the bank has, also those retired or deleted: they are not wanted back."""
+def _known_facts(bank: Bank) -> set[str]:
     if not os.path.isdir(bank.root):
         return set()
     present = {
@@ -404,49 +386,27 @@ def _known(bank: Bank) -> set[str]:
         for memory in bank.memories()
         if memory.type == TYPE or memory.collection == COLLECTION
     }
-    thrown = (parse_file(path, data).body for path, data in _thrown(bank, COLLECTION))
-    return present.union(map(same_key, thrown))
+    return present | {
+        same_key(parse_file(path, data).body) for path, data in _read_trash(bank, COLLECTION)
+    }
 
 
-def _thrown_chats(bank: Bank) -> set[str]:
+def _deleted_chats(bank: Bank) -> set[str]:
     """Where the chats in the trash came from, by which they are known when they come again."""
     origins: set[str] = set()
-    for path, data in _thrown(bank, trash.CHATS):
+    for path, data in _read_trash(bank, trash.CHATS):
         with contextlib.suppress(RetainError):  # someone's own file in the trash
-            found = formats.read(data, os.path.basename(path))
-            origins.update(chat.origin for chat in (found.chats if found else ()) if chat.origin)
+            found = formats.parse(data, os.path.basename(path))
+            origins.update(chat.origin for chat in (found.chats if found else ()))
     return origins
 
 
-def _thrown(bank: Bank, collection: str) -> Iterator[tuple[str, bytes]]:
-    """What lies in the trash of a collection, as far as it can be read."""
-    for one in bank.trash.entries():
-        if one.collection == collection:
+def _read_trash(bank: Bank, collection: str) -> Iterator[tuple[str, bytes]]:
+    """The files in the trash of a collection, as far as they can be read."""
+    for entry in bank.trash.entries():
+        if entry.collection == collection:
             with (
                 contextlib.suppress(RetainError),
-                Directory.open(os.path.dirname(one.path)) as folder,
+                Directory.open(os.path.dirname(entry.path)) as folder,
             ):
-                yield one.path, folder.read(os.path.basename(one.path), one.size)
-
-
-def _stored(app: App, news: Sequence[Told], is_bare: bool, warnings: list[str]) -> list[str]:
-    """Store facts as memories, and bring the bank's list in step with them."""
-    facts = Facts(app)
-    refs = []
-    for one in news:
-        try:
-            added = facts.take(
-                one.fact,
-                allow_secret=is_bare,
-                source=one.source,
-                category=one.category,
-                created_at=one.created_at,
-            )
-        except RetainError as error:  # one that is refused stands in nobody else's way
-            warnings.append(f"left behind: {error.message}")
-            continue
-        warnings += added.notes
-        app.sessions.remember(added.text, one.category, "", added.ref)
-        refs.append(added.ref)
-    warnings += facts.sync().notes  # also where nothing is new: the list may be
-    return refs
+                yield entry.path, folder.read(os.path.basename(entry.path), entry.size)

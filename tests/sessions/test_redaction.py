@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from retain.sessions import redaction
-from retain.sessions.redaction import Redactor
+from retain.sessions.redaction import redact_chat, redact_message
 from retain.sessions.store import Sessions
-from retain.text.secrets import redact
 
 KEY = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 MARK = "[REDACTED:github-token]"
@@ -64,7 +62,7 @@ def test_a_key_in_the_place_of_a_models_name_is_not_kept(
     sessions.set_model(begun.id, f"gpt {KEY}")
     assert sessions.get(begun.id).model == f"gpt {MARK}"
     moved = sessions.chat(begun.id)._replace(id="2025-01-02-001", model=KEY)
-    assert redaction.chat(moved, []).model == MARK
+    assert redact_chat(moved)[0].model == MARK
     assert KEY.encode() not in everything(tmp_path)
 
 
@@ -127,7 +125,7 @@ def test_ids_and_seals_stay_and_a_thought_with_a_secret_goes() -> None:
     }
     telling = {**thought, "data": {"type": "thinking", "thinking": KEY, "signature": sealed}}
     use = {"type": "tool_use", "id": f"toolu_{KEY[4:]}", "name": "x", "input": {}, "broken": ""}
-    clean = Redactor().said("", (thought, telling, use))
+    clean = redact_message("", (thought, telling, use))
     assert clean.blocks == (thought, use)
     assert clean.kinds == ("github-token",)
 
@@ -139,9 +137,8 @@ def test_a_secret_hides_in_no_name_id_or_seal() -> None:
         {"type": "thought", "model": "m", "data": {"type": "thinking", key: KEY}}
         for key in ("signature", "data")
     ]
-    redactor = Redactor()
-    (used,) = redactor.said("", (use, *sealed)).blocks
-    (gave,) = redactor.said("", (result,)).blocks
+    (used,) = redact_message("", (use, *sealed)).blocks
+    (gave,) = redact_message("", (result,)).blocks
     assert KEY not in repr((used, gave))
     assert used["name"] == MARK
     assert used["id"] == gave["id"]
@@ -151,35 +148,7 @@ def test_a_value_that_is_nested_beyond_reason_is_not_kept() -> None:
     deep: object = KEY
     for _ in range(500):
         deep = [deep]
-    (kept,) = Redactor().said("", ({"type": "tool_use", "id": "1", "input": {"a": deep}},)).blocks
+    (kept,) = redact_message("", ({"type": "tool_use", "id": "1", "input": {"a": deep}},)).blocks
     assert kept == {"type": "tool_use", "id": "1", "input": {}}
     thought = {"type": "thought", "model": "m", "data": {"signature": deep}}
-    assert Redactor().said("", (thought,)).blocks == ()
-
-
-def test_a_reply_that_grows_is_searched_only_where_it_grew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    searched: list[int] = []
-
-    def counted(text: str) -> object:
-        searched.append(len(text))
-        return redact(text)
-
-    monkeypatch.setattr("retain.sessions.redaction.redact", counted)
-    lines = [f"Line {number}: {KEY if number % 50 == 0 else 'plain'}\n\n" for number in range(4000)]
-    whole, redactor = "".join(lines), Redactor()
-    for end in range(1000, len(whole), 1000):
-        assert KEY not in redactor.said(whole[:end]).content
-    assert redactor.said(whole).content == redact(whole).text
-    assert sum(searched) < len(whole) * 5
-
-
-def test_a_long_key_in_a_growing_reply_is_found_whole() -> None:
-    body = "\n".join("MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7" for _ in range(20))
-    key = f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----"
-    text = "Some words.\n\n" * 1000 + f"Here it is:\n\n{key}\n\n" + "More words.\n\n" * 1000
-    redactor = Redactor()
-    for end in range(12_000, len(text), 500):
-        redactor.said(text[:end])
-    assert "MIIE" not in redactor.said(text).content
+    assert redact_message("", (thought,)).blocks == ()

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from retain.app.review import Review
-    from retain.chats import Imported as ImportedChats
     from retain.doctor import Findings
     from retain.remote import Remote
+    from retain.sessions.files import ImportReport
     from retain.sessions.store import Sessions
     from retain.timeline import Event
     from retain.transfer import Exported, Imported
@@ -252,12 +252,12 @@ class App(Banks):
 
     def import_chats(
         self, source: str, *, allow_secret: bool = False, dry_run: bool = False
-    ) -> ImportedChats:
+    ) -> ImportReport:
         """Take chats from files into the bank in force; those that are there are not doubled."""
-        from retain import chats
+        from retain.sessions.files import import_source
 
         self.refuse_switched_off()
-        return chats.take_over(
+        return import_source(
             self.sessions,
             self._path(source),
             allow_secret=allow_secret or not self.config.flag("guard.redact_secrets"),

@@ -25,7 +25,7 @@ from retain.errors import UsageError
 if TYPE_CHECKING:
     from retain.app import App
     from retain.chat.plain import Lines
-    from retain.chats import Imported
+    from retain.sessions.files import ImportReport
     from retain.talk.chat import Chat
     from retain.talk.tools import Asker
 
@@ -301,8 +301,8 @@ def _show(app: App, session: str, last: int | None) -> Output:
 
     chat = app.sessions.chat(app.sessions.resolve(session).id)
     if last:
-        chat = chat._replace(said=chat.said[-last:])
-    return Output(formats.document(chat), formats.as_markdown(chat))
+        chat = chat._replace(messages=chat.messages[-last:])
+    return Output(formats.to_dict(chat), formats.as_markdown(chat))
 
 
 @command(
@@ -314,8 +314,8 @@ def _show(app: App, session: str, last: int | None) -> Output:
 )
 def _export(app: App, args: Args) -> Output:
     """write sessions as JSON, JSON lines or Markdown"""
-    from retain.sessions.exporting import export
-    from retain.sessions.formats import FORMATS, document
+    from retain.sessions.files import export
+    from retain.sessions.formats import FORMATS, to_dict
 
     if args.all == bool(args.session):
         raise UsageError("name the sessions, or say --all for every one of them")
@@ -325,7 +325,7 @@ def _export(app: App, args: Args) -> Output:
         names = [session.id for session in sessions.list(1_000_000_000)][::-1]
     chats = [sessions.chat(name) for name in dict.fromkeys(names)]
     if args.out is None:
-        documents = [document(chat) for chat in chats]
+        documents = [to_dict(chat) for chat in chats]
         data = documents[0] if len(documents) == 1 else documents
         return Output(data, raw=FORMATS[args.form](*chats).encode())
     path = os.path.abspath(os.path.expanduser(args.out))
@@ -379,7 +379,7 @@ def _import(app: App, sources: Sequence[str], dry_run: bool, allow_secret: bool)
     )
 
 
-def _count_chats(imported: Imported) -> list[str]:
+def _count_chats(imported: ImportReport) -> list[str]:
     counts = (
         (len(imported.new), "new"),
         (len(imported.grown), "went on since the last time"),
@@ -400,9 +400,10 @@ def _migrate(app: App, path: str, dry_run: bool, allow_secret: bool) -> Output:
     """Bring a chat workspace of plain files into the bank.
 
     Reads a workspace/ with context/system_prompt.md, memories/ (USER.md, PREFERENCES.md,
-    MEMORY.md) and sessions/ (*.json, *.jsonl), and its retain.db or spark.db if there is one.
-    Profiles are copied where the bank has none, each bullet of MEMORY.md becomes a fact, any other
-    *.md in memories/ a memory, or facts if it is a list alone, and sessions are imported.
+    MEMORY.md), skills/ and sessions/ (*.json, *.jsonl), and its retain.db or spark.db if there is
+    one. Profiles and skills are copied where the bank has none, each bullet of MEMORY.md becomes a
+    fact, any other *.md in memories/ a memory, or facts if it is a list alone, and sessions are
+    imported.
     The workspace is only read; a second time changes nothing.
 
       retain migrate ~/retain --global --dry-run

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 
 ROLES: Final = ("user", "assistant", "system")
 NEW: Final = "New session"  # the title until the person has said something
-_TITLE: Final = 60  # characters of the first message that become the title
+_MAX_TITLE: Final = 60  # characters of the first message that become the title
 
 Block = Mapping[str, object]
 
 
 class Session(NamedTuple):
-    """One chat, without what was said in it."""
+    """One chat, without its messages."""
 
     id: str
     title: str
@@ -25,6 +25,7 @@ class Session(NamedTuple):
     tokens: int
     model: str
     project: str = ""  # the bank that it was held in; empty for the person's own
+    is_question: bool = False  # one question of `retain ask`, listed apart
 
 
 class Message(NamedTuple):
@@ -51,7 +52,7 @@ class Fact(NamedTuple):
     ref: str
 
 
-class Found(NamedTuple):
+class SessionHit(NamedTuple):
     """A message or a fact that a search found."""
 
     kind: str  # "message" or "memory"
@@ -74,8 +75,8 @@ class Summary(NamedTuple):
     vector: bytes | None
 
 
-class Said(NamedTuple):
-    """A message that is on its way in or out."""
+class ChatMessage(NamedTuple):
+    """A message on its way in or out."""
 
     role: str
     content: str
@@ -103,15 +104,15 @@ class Chat(NamedTuple):
     created_at: str
     updated_at: str
     tags: tuple[str, ...]
-    said: tuple[Said, ...]
+    messages: tuple[ChatMessage, ...]
     origin: str = ""
     summary: str = ""
     model: str = ""
     compactions: tuple[Compaction, ...] = ()
 
 
-class Taken(NamedTuple):
-    """What became of a chat that was handed in: new, grown, unchanged or differing."""
+class ImportedChat(NamedTuple):
+    """What became of a chat that was handed in: new, grown, unchanged or differs."""
 
     session_id: str
     title: str
@@ -119,12 +120,16 @@ class Taken(NamedTuple):
     added: int
 
 
-def titled(content: str) -> str:
-    """The title that a chat gets from the first thing the person says."""
-    return " ".join(content[: _TITLE * 20].split())[:_TITLE].rstrip()
+def make_title(content: str) -> str:
+    """The title that a chat gets from its first message, cut at a word."""
+    title = " ".join(content[: _MAX_TITLE * 20].split())
+    if len(title) <= _MAX_TITLE:
+        return title
+    head = title[:_MAX_TITLE]
+    return f"{head.rpartition(' ')[0] or head[:-1]}…"
 
 
-def whole(text: str) -> str:
+def clean_unicode(text: str) -> str:
     """A text that can be written as UTF-8: JSON and models may hand over halves of characters."""
     try:
         text.encode("utf-8")

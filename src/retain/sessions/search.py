@@ -8,108 +8,88 @@ set of counts, as in the index: what FTS5 says of two tables cannot be compared.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from retain.errors import LimitExceeded
 from retain.index.fulltext import rarity_of, shares_of
-from retain.sessions.model import NEW, Found, whole
-from retain.sessions.rows import text as text_of
-from retain.sessions.rows import whole_number
-from retain.text.tokens import query
+from retain.sessions.model import NEW, SessionHit, clean_unicode
+from retain.text.tokens import query as query_terms
 
 MAX_QUERY: Final = 10_000  # characters
 _CANDIDATES: Final = 200
-_TERMS: Final = 64  # more make no question
+_MAX_TERMS: Final = 64  # more make no question
 _K1: Final = 1.2
 _AVERAGE: Final = 60.0  # terms; a fact, which is shorter, is denser than a message
-_WORTH: Final = 0.3  # of the best score: what has less shares but a common word with the question
+_MIN_SHARE: Final = 0.3  # of the best score: what has less shares but a common word
 
+# Only chats of one project are searched: what was said in another never shows.
 _MESSAGES: Final = """
-SELECT 'message', m.session_id, s.title, m.role, m.content, m.timestamp, m.terms, m.id
-FROM messages m JOIN sessions s ON s.id = m.session_id
+SELECT 'message', m.session_id, s.title, m.role, m.content, m.timestamp, m.id, m.terms
+FROM messages m JOIN sessions s ON s.id = m.session_id {join} WHERE s.project = ? AND {match}
 """
 _MEMORIES: Final = """
-SELECT 'memory', m.source_session, s.title, '', m.fact, m.created_at, m.terms, 0
-FROM memories m LEFT JOIN sessions s ON s.id = m.source_session
+SELECT 'memory', coalesce(m.source_session, ''), s.title, '', m.fact, m.created_at, 0, m.terms
+FROM memories m LEFT JOIN sessions s ON s.id = m.source_session {join}
+WHERE m.project = ? AND m.superseded_by IS NULL AND {match}
 """
-# Only chats of one project are looked at: what was said in another never shows.
-_BEST_MESSAGES: Final = """
-JOIN messages_fts f ON f.rowid = m.id
-WHERE messages_fts MATCH ? AND s.project = ? ORDER BY f.rank LIMIT ?
-"""
-_BEST_MEMORIES: Final = """
-JOIN memories_fts f ON f.rowid = m.id
-WHERE memories_fts MATCH ? AND m.project = ? AND m.superseded_by IS NULL ORDER BY f.rank LIMIT ?
-"""
-_Row = tuple[object, ...]
 
 
-def search(connection: sqlite3.Connection, text: str, limit: int, project: str) -> list[Found]:
+def search(
+    connection: sqlite3.Connection, query: str, limit: int, project: str
+) -> list[SessionHit]:
     """Find what answers a question best in a project's chats, superseded facts left out."""
-    if len(text) > MAX_QUERY:
+    if len(query) > MAX_QUERY:
         raise LimitExceeded(
-            f"the question has {len(text):,} characters, and {MAX_QUERY:,} is the limit",
+            f"the question has {len(query):,} characters, and {MAX_QUERY:,} is the limit",
             hint="Ask for fewer words.",
         )
-    text = whole(text)
-    terms = list(dict.fromkeys(query(text)))[:_TERMS]
+    query = clean_unicode(query).strip()
+    terms = list(dict.fromkeys(query_terms(query)))[:_MAX_TERMS]
     if not terms:
-        return _literally(connection, text.strip(), limit, project)
-    rarity = _rarity(connection, terms)
-    highest = sum(rarity.values())
-    spaced = [f" {term} " for term in rarity]
-    found = []
-    for row in _candidates(connection, terms, project):
-        shares = shares_of(spaced, text_of(row[6]), _K1, _AVERAGE)
-        score = sum(a * b for a, b in zip(rarity.values(), shares, strict=True)) / highest
-        found.append(_found(row, score))
-    found.sort(key=lambda one: (one.score, one.timestamp), reverse=True)
-    return [one for one in found if one.score >= _WORTH * found[0].score][:limit]
-
-
-def _rarity(connection: sqlite3.Connection, terms: Iterable[str]) -> dict[str, float]:
-    """How rare each term is among messages and facts together."""
-    counted = "SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM memories)"
-    (texts,) = connection.execute(counted).fetchone()
-    return {term: rarity_of(texts, _count(connection, term)) for term in terms}
-
-
-def _count(connection: sqlite3.Connection, term: str) -> int:
-    query = (
-        "SELECT sum(doc) FROM (SELECT doc FROM messages_terms WHERE term = ?1 "
-        "UNION ALL SELECT doc FROM memories_terms WHERE term = ?1)"
-    )
-    return int(connection.execute(query, (term,)).fetchone()[0] or 0)
-
-
-def _candidates(connection: sqlite3.Connection, terms: Iterable[str], project: str) -> list[_Row]:
+        return _search_characters(connection, query, limit, project) if query else []
+    rarity = [_rarity(connection, term) for term in terms]
+    spaced = [f" {term} " for term in terms]
     expression = " OR ".join('"' + term.replace('"', '""') + '"' for term in terms)
-    rows: list[_Row] = []
-    for wanted in (f"{_MESSAGES}{_BEST_MESSAGES}", f"{_MEMORIES}{_BEST_MEMORIES}"):
-        rows += connection.execute(wanted, (expression, project, _CANDIDATES)).fetchall()
-    return rows
+    hits = []
+    for table, select in (("messages_fts", _MESSAGES), ("memories_fts", _MEMORIES)):
+        statement = select.format(
+            join=f"JOIN {table} f ON f.rowid = m.id",
+            match=f"{table} MATCH ? ORDER BY f.rank LIMIT ?",
+        )
+        for row in connection.execute(statement, (project, expression, _CANDIDATES)):
+            shares = shares_of(spaced, row[7], _K1, _AVERAGE)
+            score = sum(a * b for a, b in zip(rarity, shares, strict=True)) / sum(rarity)
+            hits.append(_make_hit(row, score))
+    hits.sort(key=lambda hit: (hit.score, hit.timestamp), reverse=True)
+    return [hit for hit in hits if hit.score >= _MIN_SHARE * hits[0].score][:limit]
 
 
-def _literally(connection: sqlite3.Connection, text: str, limit: int, project: str) -> list[Found]:
-    """What holds just these characters, newest first: `->` and `to be` are no terms."""
-    if not text:
-        return []
-    escaped = "".join(f"\\{char}" if char in "\\%_" else char for char in text)
-    like = r" LIKE ? ESCAPE '\'"
-    rows: list[_Row] = []
-    for head, condition in (
-        (_MESSAGES, f"s.project = ? AND m.content{like}"),
-        (_MEMORIES, f"m.project = ? AND m.superseded_by IS NULL AND m.fact{like}"),
-    ):
-        wanted = f"{head} WHERE {condition} ORDER BY m.id DESC LIMIT ?"
-        rows += connection.execute(wanted, (project, f"%{escaped}%", limit)).fetchall()
-    found = [_found(row, 1.0) for row in rows]
-    return sorted(found, key=lambda one: one.timestamp, reverse=True)[:limit]
+def _rarity(connection: sqlite3.Connection, term: str) -> float:
+    """How rare a term is among messages and facts together."""
+    texts, documents = connection.execute(
+        "SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM memories), "
+        "(SELECT total(doc) FROM messages_terms WHERE term = ?1) "
+        "+ (SELECT total(doc) FROM memories_terms WHERE term = ?1)",
+        (term,),
+    ).fetchone()
+    return rarity_of(texts, int(documents))
 
 
-def _found(row: _Row, score: float) -> Found:
-    kind, session, title, role, said, timestamp, _ = map(text_of, row[:7])
-    title = title or (NEW if session else "")
-    number = whole_number(row[7])
-    return Found(kind, session, title, role, said, timestamp, round(score, 4), number)
+def _search_characters(
+    connection: sqlite3.Connection, text: str, limit: int, project: str
+) -> list[SessionHit]:
+    """Find what holds just these characters, newest first: `->` and `to be` are no terms."""
+    pattern = "".join(f"\\{char}" if char in "\\%_" else char for char in text)
+    hits = []
+    for column, select in (("content", _MESSAGES), ("fact", _MEMORIES)):
+        match = rf"m.{column} LIKE ? ESCAPE '\' ORDER BY m.id DESC LIMIT ?"
+        statement = select.format(join="", match=match)
+        rows = connection.execute(statement, (project, f"%{pattern}%", limit))
+        hits += [_make_hit(row, 1.0) for row in rows]
+    return sorted(hits, key=lambda hit: hit.timestamp, reverse=True)[:limit]
+
+
+def _make_hit(row: tuple[Any, ...], score: float) -> SessionHit:
+    kind, session_id, title, role, text, timestamp, message, _ = row
+    title = title or (NEW if session_id else "")
+    return SessionHit(kind, session_id, title, role, text, timestamp, round(score, 4), message)

@@ -1,4 +1,4 @@
-"""A bank's chats: begun, added to, resumed, searched, compacted and deleted.
+"""A person's chats: begun, added to, resumed, searched, compacted, imported and deleted.
 
 Every call is one transaction, synced before it returns: a process that is killed loses at most
 what it had not yet handed in.
@@ -7,7 +7,10 @@ what it had not yet handed in.
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -15,52 +18,33 @@ from retain.bank import trash
 from retain.bank.files import Directory, WriteTransaction
 from retain.errors import Ambiguous, Busy, Conflict, LimitExceeded, NotFound, UsageError
 from retain.memory import Trashed, now
-from retain.sessions import formats, rows, taking
-from retain.sessions import search as searching
+from retain.sessions import database, formats
 from retain.sessions.database import Database
 from retain.sessions.model import (
+    NEW,
     Block,
     Chat,
+    ChatMessage,
     Fact,
-    Found,
+    ImportedChat,
     Message,
-    Said,
     Session,
+    SessionHit,
     Summary,
-    Taken,
-    titled,
-    whole,
+    clean_unicode,
+    make_title,
 )
-from retain.sessions.redaction import Clean, Redactor
+from retain.sessions.redaction import Redacted, redact_message
+from retain.sessions.search import search
 from retain.text.tokens import bag
 
 LATEST: Final = "latest"  # in place of an id
 MAX_TEXT: Final = 100_000  # characters of a summary or a fact
 MAX_TITLE: Final = 200
-_SHOWN: Final = 5  # ids that a message names
-_MANY: Final = 1000  # hits among which a listing looks for its chats
-_NEWEST: Final = f"ORDER BY {rows.USED.format('s.')} DESC, s.rowid DESC"
-# The counts of all chats would be made before they are put in order.
-_FIRST: Final = (
-    f"WHERE s.rowid IN (SELECT rowid FROM sessions s WHERE s.project = ? {_NEWEST} LIMIT ?)"  # noqa: S608
-)
-_FACTS: Final = (
-    "SELECT id, fact, category, coalesce(source_session, ''), created_at, superseded_by, ref "
-    "FROM memories WHERE project = ? ORDER BY id"
-)
-_SUMMARIES: Final = (
-    "SELECT s.id, s.title, s.updated_at, s.summary, v.vector FROM sessions s "
-    "LEFT JOIN summary_vectors v ON v.session_id = s.id AND v.model = ? "
-    "WHERE s.project = ? AND coalesce(s.summary, '') <> ''"
-)
-_OUTDATED: Final = (
-    "WHERE s.project = ? AND EXISTS "
-    "(SELECT 1 FROM messages m WHERE m.session_id = s.id AND m.id > s.summarised)"
-)
-_EMPTY: Final = (
-    "SELECT id, julianday(updated_at) < julianday('now', '-1 day') FROM sessions "
-    "WHERE NOT EXISTS (SELECT 1 FROM messages WHERE session_id = sessions.id)"
-)
+_MAX_NAMED: Final = 5  # ids that an error names
+_MAX_HITS: Final = 1000  # among which a listing looks for its chats
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_NEWEST: Final = "ORDER BY s.updated_at DESC, s.rowid DESC"
 
 
 class Sessions:
@@ -81,10 +65,9 @@ class Sessions:
 
         `redacts` tells whether secrets are left out of what is kept.
         """
-        self._root, self._project = root, project
-        self._redacts, self._redactor = redacts, Redactor()
-        # What was said here with a secret in it: the model of this process is sent it as it was.
-        self._spoken: dict[int, tuple[str, tuple[Block, ...]]] = {}
+        self._root, self._project, self._redacts = root, project, redacts
+        # Messages with a secret as they were said: the model of this process is sent them so.
+        self._originals: dict[int, tuple[str, tuple[Block, ...]]] = {}
         self._left_out: dict[int, tuple[str, ...]] = {}  # kinds, by message; 0 for other texts
         self._database = Database(root, make)
         self.path = self._database.path
@@ -94,128 +77,130 @@ class Sessions:
 
     # Chats
 
-    def create(self, model: str = "") -> Session:
-        """Begin a chat, under an id that none has or had."""
+    def create(self, model: str = "", *, is_question: bool = False) -> Session:
+        """Begin a chat, under an id that none has or had; a single question is listed apart."""
         when = now()
         with self._database.writing() as connection:
-            name = rows.next_id(connection, rows.day_of(""))
+            name = database.next_id(connection, time.strftime("%Y%m%d"))
             connection.execute(
-                "INSERT INTO sessions (id, created_at, updated_at, model, project) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (name, when, when, self._clean(whole(model)), self._project),
+                "INSERT INTO sessions (id, created_at, updated_at, model, project, is_question) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (name, when, when, self._clean(model), self._project, is_question),
             )
-            return rows.session(connection, name)
+            return database.get_session(connection, name)
 
     def get(self, session_id: str) -> Session:
         with self._database.reading() as connection:
-            return rows.session(connection, session_id)
+            return database.get_session(connection, session_id)
 
     def resolve(self, prefix: str) -> Session:
         """The chat that an id, the beginning of one, or `latest` names."""
+        found: Sequence[Session] = self.list(1) if prefix == LATEST else ()
+        name = clean_unicode(prefix)
         with self._database.reading() as connection:
-            found = _named(connection, prefix, self._project)
-        if len(found) > 1:
-            names = ", ".join(one.id for one in found[:_SHOWN])
-            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            for start in (name, f"{database.PREFIX}{name}") if name else ():
+                found = found or database.select_sessions(
+                    connection,
+                    "WHERE s.project = ?1 AND substr(s.id, 1, length(?2)) = ?2 "
+                    "ORDER BY s.id <> ?2, s.id",
+                    (self._project, start),
+                )
+        if not found:
+            raise database.missing(prefix)
+        if len(found) > 1 and found[0].id != name:
+            names = ", ".join(session.id for session in found[:_MAX_NAMED])
+            more = f" and {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""
             raise Ambiguous(
                 f"{prefix!r} stands for several sessions: {names}{more}",
                 unchanged="Nothing was changed.",
                 hint="Give more of the id.",
             )
-        if not found:
-            raise rows.missing(prefix)
         return found[0]
 
-    def list(self, limit: int = 15, query: str = "") -> Sequence[Session]:
+    def list(
+        self, limit: int = 15, query: str = "", *, is_question: bool | None = None
+    ) -> Sequence[Session]:
         """Chats, the one that was used last first; with a query, those that speak of it."""
+        condition, values = "s.project = ?", [self._project]
+        if is_question is not None:
+            condition += f" AND s.is_question = {int(is_question)}"
         with self._database.reading() as connection:
             if not query.strip():
-                values = (self._project, max(0, limit))
-                return rows.sessions(connection, f"{_FIRST} {_NEWEST}", values)
-            hits = searching.search(connection, query, _MANY, self._project)
-            names = dict.fromkeys(one.session_id for one in hits if one.session_id)
-            wanted = query.strip().casefold()
-            return [
-                one
-                for one in rows.sessions(
-                    connection, f"WHERE s.project = ? {_NEWEST}", (self._project,)
+                # The counts of all chats would be made before they are put in order.
+                newest = f"SELECT rowid FROM sessions s WHERE {condition} {_NEWEST} LIMIT ?"  # noqa: S608
+                return database.select_sessions(
+                    connection, f"WHERE s.rowid IN ({newest}) {_NEWEST}", (*values, max(0, limit))
                 )
-                if one.id in names or wanted in f"{one.id} {one.title} {one.tags}".casefold()
-            ][: max(0, limit)]
+            hits = search(connection, query, _MAX_HITS, self._project)
+            names = {hit.session_id for hit in hits}
+            wanted = query.strip().casefold()
+            chats = database.select_sessions(connection, f"WHERE {condition} {_NEWEST}", values)
+        found = [
+            chat
+            for chat in chats
+            if chat.id in names or wanted in f"{chat.id} {chat.title} {chat.tags}".casefold()
+        ]
+        return found[: max(0, limit)]
 
     def retitle(self, session_id: str, title: str) -> None:
         """Give a chat another title, or with none the one its first message makes."""
-        title = self._clean(" ".join(whole(title).split()))[:MAX_TITLE]
+        title = self._clean(" ".join(title.split()))[:MAX_TITLE]
         if not title:
             asked = (one.content for one in self.messages(session_id) if one.role == "user")
-            title = next(filter(None, map(titled, asked)), "")
+            title = next(filter(None, map(make_title, asked)), "")
         self._set(session_id, "title", title or None)
 
     def tag(self, session_id: str, tags: Sequence[str]) -> None:
         """Give a chat these tags in place of those it has."""
-        self._set(session_id, "tags", rows.checked_tags([*map(self._clean, tags)]))
+        self._set(session_id, "tags", _pack_tags([self._clean(tag) for tag in tags]))
 
     def set_model(self, session_id: str, model: str) -> None:
         """Note which model answers from now on."""
-        self._set(session_id, "model", self._clean(whole(model)))
-
-    def summarise(self, session_id: str, summary: str, *, through: int | None = None) -> None:
-        """Keep what a chat was about, up to a message or all of it.
-
-        A vector of an earlier text no longer stands for it.
-        """
-        text = self._clean(_limited(summary, "a summary")) or None
-        with self._database.writing() as connection:
-            rows.require(connection, session_id)
-            connection.execute(
-                "DELETE FROM summary_vectors WHERE session_id = ? AND NOT EXISTS "
-                "(SELECT 1 FROM sessions WHERE id = ? AND summary IS ?)",
-                (session_id, session_id, text),
-            )
-            connection.execute("UPDATE sessions SET summary = ? WHERE id = ?", (text, session_id))
-            rows.note_summarised(connection, session_id, through)
-
-    def outdated(self, limit: int = 1000) -> Sequence[Session]:
-        """Chats that went on since their summary was made, or that have none; newest first."""
-        with self._database.reading() as connection:
-            values = (self._project, max(0, limit))
-            return rows.sessions(connection, f"{_OUTDATED} {_NEWEST} LIMIT ?", values)
+        self._set(session_id, "model", self._clean(model))
 
     def _set(self, session_id: str, column: str, value: str | None) -> None:
         with self._database.writing() as connection:
-            rows.require(connection, session_id)
+            database.require(connection, session_id)
             query = f"UPDATE sessions SET {column} = ? WHERE id = ?"  # noqa: S608 - our own names
             connection.execute(query, (value, session_id))
 
     def delete(self, session_id: str) -> Trashed:
         """Write a chat to the bank's trash, from where it can be imported again; then remove it."""
         chat = self.chat(session_id)
-        with Directory.open(self._root) as root, WriteTransaction.open(root, self.path) as shop:
-            kept = trash.add(shop, f"{chat.id}.json", trash.CHATS, formats.as_json(chat).encode())
+        data = formats.as_json(chat).encode()
+        with (
+            Directory.open(self._root) as root,
+            WriteTransaction.open(root, self.path) as transaction,
+        ):
+            trashed = trash.add(transaction, f"{chat.id}.json", trash.CHATS, data)
             with self._database.writing() as connection:
-                if rows.chat(connection, chat.id) != chat:
-                    trash.purge(shop, kept)
-                    raise _still_used(chat.id)
-                _remove(connection, chat.id)
+                if database.get_chat(connection, chat.id) != chat:
+                    trash.purge(transaction, trashed)
+                    raise Conflict(
+                        f"{session_id} went on while it was to be deleted",
+                        unchanged="It was left as it is.",
+                        hint="Close it first, then delete it.",
+                    )
+                connection.execute("DELETE FROM sessions WHERE id = ?", (chat.id,))
         self._database.purge()
-        return kept
+        return trashed
 
     def sweep_empty(self, *own: str) -> int:
         """Remove chats in which nothing was said: one's own, and those abandoned for a day.
 
         A younger one may be another window's, in which someone is just typing.
         """
+        query = (
+            "SELECT id, julianday(updated_at) < julianday('now', '-1 day') FROM sessions "
+            "WHERE NOT EXISTS (SELECT 1 FROM messages WHERE session_id = sessions.id)"
+        )
         with self._database.reading() as connection:
-            if not connection.execute(_EMPTY).fetchone():
+            if not connection.execute(query).fetchone():
                 return 0
         with self._database.writing() as connection:
-            names = [
-                name
-                for name, is_old in connection.execute(_EMPTY).fetchall()
-                if is_old or name in own
-            ]
-            for name in names:
-                _remove(connection, name)
+            empty = connection.execute(query).fetchall()
+            names = [(name,) for name, is_old in empty if is_old or name in own]
+            connection.executemany("DELETE FROM sessions WHERE id = ?", names)
             return len(names)
 
     # Messages
@@ -230,19 +215,19 @@ class Sessions:
         blocks: Sequence[Block] = (),
     ) -> Message:
         """Keep what was said, without its secrets; it is on disk when this returns."""
-        clean = self._without_secrets(content, blocks)
-        said = Said(role, clean.content, now(), token_count, clean.blocks)
+        clean = self._redact(content, blocks)
+        message = ChatMessage(role, clean.content, now(), token_count, clean.blocks)
         with self._database.writing() as connection:
-            rows.require(connection, session_id)
-            number = rows.insert_message(connection, session_id, said)
-            rows.touch(connection, session_id, said.timestamp)
-            if role == "user" and (title := titled(whole(clean.content))):
+            database.require(connection, session_id)
+            number = database.insert_message(connection, session_id, message)
+            database.touch(connection, session_id, message.timestamp)
+            if role == "user" and (title := make_title(clean.content)):
                 connection.execute(
                     "UPDATE sessions SET title = ? WHERE id = ? AND title IS NULL",
                     (title, session_id),
                 )
-            added = rows.messages(connection, "id = ?", (number,))[0]
-        self._note(number, content, blocks, clean.kinds)
+            added = database.select_messages(connection, "id = ?", (number,))[0]
+        self._remember_original(number, content, blocks, clean.kinds)
         return added
 
     def amend(
@@ -254,43 +239,40 @@ class Sessions:
         blocks: Sequence[Block] = (),
     ) -> None:
         """Give a message another text: a reply that grows while it is streamed."""
-        clean = self._without_secrets(content, blocks)
-        text, more, terms = rows.packed(clean.content, clean.blocks)
+        clean = self._redact(content, blocks)
+        text, packed, terms = database.pack_message(clean.content, clean.blocks)
         with self._database.writing() as connection:
-            found = connection.execute(
-                "SELECT session_id, content FROM messages WHERE id = ?", (message_id,)
-            ).fetchone()
-            if found is None:
+            query = "SELECT session_id, content FROM messages WHERE id = ?"
+            row = connection.execute(query, (message_id,)).fetchone()
+            if row is None:
                 raise NotFound(f"there is no message {message_id}")
             connection.execute(
                 "UPDATE messages SET content = ?, token_count = ?, blocks = ?, terms = ? "
                 "WHERE id = ?",
-                (text, token_count, more, terms, message_id),
+                (text, token_count, packed, terms, message_id),
             )
-            rows.touch(connection, found[0], now())
-        self._note(message_id, content, blocks, clean.kinds)
-        if clean.kinds and not text.startswith(str(found[1])):
+            database.touch(connection, row[0], now())
+        self._remember_original(message_id, content, blocks, clean.kinds)
+        if clean.kinds and not text.startswith(row[1]):
             # What was kept while it grew had the beginning of a secret at its end.
             with contextlib.suppress(Busy):
                 self._database.purge()
 
-    def _note(
+    def _remember_original(
         self, number: int, content: str, blocks: Sequence[Block], kinds: tuple[str, ...]
     ) -> None:
-        """Remember what a message was before its secrets were left out, and which those are."""
         if kinds:
-            self._spoken[number], self._left_out[number] = (content, tuple(blocks)), kinds
+            self._originals[number], self._left_out[number] = (content, tuple(blocks)), kinds
         else:
-            self._spoken.pop(number, None)
+            self._originals.pop(number, None)
             self._left_out.pop(number, None)
 
-    def _without_secrets(self, content: str, blocks: Sequence[Block]) -> Clean:
-        if not self._redacts():
-            return Clean(content, tuple(blocks), ())
-        return self._redactor.said(whole(content), blocks)
+    def _redact(self, content: str, blocks: Sequence[Block] = ()) -> Redacted:
+        text = clean_unicode(content)
+        return redact_message(text, blocks) if self._redacts() else Redacted(text, (*blocks,), ())
 
     def _clean(self, text: str) -> str:
-        clean = self._without_secrets(text, ())
+        clean = self._redact(text)
         self._left_out[0] = (*self._left_out.get(0, ()), *clean.kinds)
         return clean.content
 
@@ -300,10 +282,22 @@ class Sessions:
         return list(dict.fromkeys(kind for kinds in noted.values() for kind in kinds))
 
     def messages(self, session_id: str) -> Sequence[Message]:
-        """What was said, oldest first; of a chat with more, the newest `MOST_LOADED` messages."""
+        """What was said, oldest first; of a chat with more, the newest `MAX_LOADED` messages."""
         with self._database.reading() as connection:
-            rows.require(connection, session_id)
-            return rows.recent(connection, session_id)
+            database.require(connection, session_id)
+            return database.load_messages(connection, session_id)
+
+    def neighbours(self, message_id: int, count: int = 1) -> Sequence[Message]:
+        """A message with those before and after it in its chat, oldest first."""
+        with self._database.reading() as connection:
+            same = "session_id = (SELECT session_id FROM messages WHERE id = ?1)"
+            before = f"{same} AND id <= ?1 ORDER BY id DESC LIMIT ?2 + 1"
+            after = f"{same} AND id > ?1 ORDER BY id LIMIT ?2"
+            values = (message_id, count)
+            return [
+                *database.select_messages(connection, before, values),
+                *database.select_messages(connection, after, values),
+            ]
 
     def since_compaction(self, session_id: str) -> Sequence[Message]:
         """What a model is sent: the last compaction's summary, then what follows it.
@@ -311,55 +305,46 @@ class Sessions:
         What was said in this process is given as it was said, also where it is kept without a
         secret.
         """
-        return [self._as_said(one) for one in self._since_compaction(session_id)]
-
-    def _as_said(self, one: Message) -> Message:
-        spoken = self._spoken.get(one.id)
-        return one._replace(content=spoken[0], blocks=spoken[1]) if spoken else one
-
-    def _since_compaction(self, session_id: str) -> Sequence[Message]:
         with self._database.reading() as connection:
-            rows.require(connection, session_id)
+            database.require(connection, session_id)
             last = connection.execute(
                 "SELECT last_message, summary, created_at FROM compactions "
                 "WHERE session_id = ? ORDER BY id DESC LIMIT 1",
                 (session_id,),
             ).fetchone()
-            if last is None:
-                return rows.recent(connection, session_id)
-            number, summary, when = rows.whole_number(last[0]), *map(rows.text, last[1:])
-            head = Message(0, session_id, "system", summary, when, None, ())
-            return [head, *rows.recent(connection, session_id, number)]
+            messages = database.load_messages(connection, session_id, last[0] if last else 0)
+        for at, message in enumerate(messages):
+            if original := self._originals.get(message.id):
+                messages[at] = message._replace(content=original[0], blocks=original[1])
+        if last is None:
+            return messages
+        return [Message(0, session_id, "system", last[1], last[2], None, ()), *messages]
 
     def compact(self, session_id: str, summary: str, *, through: int | None = None) -> None:
         """Let a summary stand for all messages, or those up to one; every one of them is kept."""
-        text = self._clean(_limited(summary, "a summary"))
+        text = self._clean(_limit_text(summary, "a summary"))
         if not text.strip():
             raise UsageError("there is no summary to compact with")
         with self._database.writing() as connection:
-            rows.require(connection, session_id)
+            database.require(connection, session_id)
             (last,) = connection.execute(
                 "SELECT max(id) FROM messages WHERE session_id = ? AND id <= ?",
                 (session_id, 1 << 62 if through is None else through),
             ).fetchone()
             if last is None:
                 raise UsageError("nothing was said yet that could be compacted")
-            connection.execute(
-                "INSERT INTO compactions (session_id, last_message, summary, created_at) "
-                "VALUES (?, ?, ?, ?)",
-                (session_id, last, text, now()),
-            )
+            _insert_compaction(connection, session_id, last, text, now())
 
-    def search(self, query: str, limit: int = 10) -> Sequence[Found]:
+    def search(self, query: str, limit: int = 10) -> Sequence[SessionHit]:
         """Messages and facts that speak of something, the best first."""
         with self._database.reading() as connection:
-            return searching.search(connection, query, max(0, limit), self._project)
+            return search(connection, query, max(0, limit), self._project)
 
-    # What chats have saved
+    # Facts that chats have saved
 
     def remember(self, fact: str, category: str, session_id: str, ref: str) -> int:
         """Note a fact that a chat saved in the memory `ref`; its number."""
-        text, ref = self._clean(_limited(fact, "a fact")), whole(ref)
+        text, ref = self._clean(_limit_text(fact, "a fact")), clean_unicode(ref)
         with self._database.writing() as connection:
             known = connection.execute(
                 "SELECT id FROM memories WHERE project = ? AND fact = ? AND ref = ? "
@@ -369,87 +354,99 @@ class Sessions:
             if known:
                 return int(known[0])
             if session_id:
-                rows.require(connection, session_id)
+                database.require(connection, session_id)
+            category = clean_unicode(category) or "general"
             added = connection.execute(
                 "INSERT INTO memories "
                 "(fact, category, source_session, created_at, ref, terms, project) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    text,
-                    whole(category) or "general",
-                    session_id or None,
-                    now(),
-                    ref,
-                    bag(text),
-                    self._project,
-                ),
+                (text, category, session_id or None, now(), ref, bag(text), self._project),
             )
             return int(added.lastrowid or 0)
 
     def supersede(self, old_id: int, new_id: int) -> None:
         """Say that a fact has taken another's place."""
         with self._database.writing() as connection:
-            there = connection.execute(
-                "SELECT count(*) FROM memories WHERE id IN (?, ?)", (old_id, new_id)
-            ).fetchone()
-            if old_id == new_id or there[0] != 2:
+            query = "SELECT count(*) FROM memories WHERE id IN (?, ?)"
+            if connection.execute(query, (old_id, new_id)).fetchone()[0] != 2:
                 raise NotFound(f"there are no two facts {old_id} and {new_id}")
-            connection.execute(
-                "UPDATE memories SET superseded_by = ? WHERE id = ?", (new_id, old_id)
-            )
+            query = "UPDATE memories SET superseded_by = ? WHERE id = ?"
+            connection.execute(query, (new_id, old_id))
 
     def forget(self, ref: str) -> int:
         """Drop what is noted of a memory that is gone; how many facts that were.
 
         What it had taken the place of does not come back: it stays superseded, by itself.
         """
-        those = (self._project, whole(ref))
+        facts = "SELECT id FROM memories WHERE project = ? AND ref = ?"
+        values = (self._project, clean_unicode(ref))
         with self._database.reading() as connection:
-            if not connection.execute(
-                "SELECT 1 FROM memories WHERE project = ? AND ref = ?", those
-            ).fetchone():
+            if not connection.execute(facts, values).fetchone():
                 return 0
         with self._database.writing() as connection:
-            connection.execute(
-                "UPDATE memories SET superseded_by = id WHERE superseded_by IN "
-                "(SELECT id FROM memories WHERE project = ? AND ref = ?)",
-                those,
-            )
+            update = f"UPDATE memories SET superseded_by = id WHERE superseded_by IN ({facts})"  # noqa: S608
+            connection.execute(update, values)
             return connection.execute(
-                "DELETE FROM memories WHERE project = ? AND ref = ?", those
+                "DELETE FROM memories WHERE project = ? AND ref = ?", values
             ).rowcount
 
     def facts(self, *, superseded: bool = False) -> Sequence[Fact]:
         """What chats have saved, oldest first."""
+        query = (
+            "SELECT id, fact, category, coalesce(source_session, ''), created_at, superseded_by, "
+            "ref FROM memories WHERE project = ? ORDER BY id"
+        )
         with self._database.reading() as connection:
-            found = [_fact(row) for row in connection.execute(_FACTS, (self._project,))]
-        return [one for one in found if superseded or one.superseded_by is None]
+            facts = [Fact(*row) for row in connection.execute(query, (self._project,))]
+        return [fact for fact in facts if superseded or fact.superseded_by is None]
 
     # Summaries
 
+    def summarise(self, session_id: str, summary: str, *, through: int | None = None) -> None:
+        """Keep what a chat was about, up to a message or all of it.
+
+        A vector of an earlier text no longer stands for it.
+        """
+        text = self._clean(_limit_text(summary, "a summary")) or None
+        with self._database.writing() as connection:
+            database.require(connection, session_id)
+            connection.execute(
+                "DELETE FROM summary_vectors WHERE session_id = ? AND NOT EXISTS "
+                "(SELECT 1 FROM sessions WHERE id = ? AND summary IS ?)",
+                (session_id, session_id, text),
+            )
+            connection.execute("UPDATE sessions SET summary = ? WHERE id = ?", (text, session_id))
+            database.note_summarised(connection, session_id, through)
+
+    def outdated(self, limit: int = 1000) -> Sequence[Session]:
+        """Chats that went on since their summary was made, or that have none; newest first."""
+        condition = (
+            "WHERE s.project = ? AND EXISTS "
+            "(SELECT 1 FROM messages m WHERE m.session_id = s.id AND m.id > s.summarised)"
+        )
+        with self._database.reading() as connection:
+            values = (self._project, max(0, limit))
+            return database.select_sessions(connection, f"{condition} {_NEWEST} LIMIT ?", values)
+
     def summaries(self, model: str = "") -> Sequence[Summary]:
         """What each chat was about, newest first, with the vectors that this model made."""
+        query = (
+            "SELECT s.id, coalesce(s.title, ''), s.updated_at, s.summary, v.vector FROM sessions s "
+            "LEFT JOIN summary_vectors v ON v.session_id = s.id AND v.model = ? "
+            "WHERE s.project = ? AND coalesce(s.summary, '') <> '' "
+        )
         with self._database.reading() as connection:
-            found = connection.execute(f"{_SUMMARIES} {_NEWEST}", (model, self._project))
-            return [
-                Summary(
-                    rows.text(name),
-                    rows.text(title),
-                    rows.text(date),
-                    rows.text(summary),
-                    vector if isinstance(vector, bytes) else None,
-                )
-                for name, title, date, summary, vector in found
-            ]
+            rows = connection.execute(query + _NEWEST, (model, self._project))
+            return [Summary(*row) for row in rows]
 
     def keep_vectors(self, model_name: str, made: Iterable[tuple[Summary, bytes]]) -> None:
         """Keep the vectors that a model made of summaries, where those still are what they were."""
-        model = whole(model_name)
+        model = clean_unicode(model_name)
         with self._database.writing() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO summary_vectors "
                 "SELECT id, ?, ? FROM sessions WHERE id = ? AND summary = ?",
-                [(model, vector, one.session_id, one.summary) for one, vector in made],
+                [(model, vector, about.session_id, about.summary) for about, vector in made],
             )
 
     # In and out
@@ -457,57 +454,109 @@ class Sessions:
     def chat(self, session_id: str) -> Chat:
         """A whole chat, to be written to a file."""
         with self._database.reading() as connection:
-            return rows.chat(connection, session_id)
+            return database.get_chat(connection, session_id)
 
-    def take_in(self, chats: Sequence[Chat], *, dry_run: bool = False) -> Sequence[Taken]:
+    def import_chats(
+        self, chats: Sequence[Chat], *, dry_run: bool = False
+    ) -> Sequence[ImportedChat]:
         """Store chats from elsewhere, all of them or none; those that are here are not doubled."""
-        change = self._database.trying if dry_run else self._database.writing
-        with change() as connection:
-            return [taking.take_in(connection, chat, self._project) for chat in chats]
+        with self._database.writing(dry_run=dry_run) as connection:
+            return [_import_chat(connection, chat, self._project) for chat in chats]
 
 
-def _named(connection: sqlite3.Connection, prefix: str, project: str) -> Sequence[Session]:
-    """Return the chats whose id is this or begins with it, with or without `session_`."""
-    prefix = whole(prefix)
-    if prefix == LATEST:
-        return rows.sessions(connection, f"{_FIRST} {_NEWEST}", (project, 1))
-    found = rows.sessions(connection, "WHERE s.project = ? AND s.id = ?", (project, prefix))
-    for start in (prefix, f"{rows.PREFIX}{prefix}") if prefix else ():
-        begins = "WHERE s.project = ? AND substr(s.id, 1, length(?2)) = ?2 ORDER BY s.id"
-        found = found or rows.sessions(connection, begins, (project, start))
-    return found
+def _import_chat(connection: sqlite3.Connection, chat: Chat, project: str) -> ImportedChat:
+    """Store a chat that is not here yet, or what was said since it was; one that differs stays."""
+    known = _find_known(connection, chat, project)
+    if not known:
+        return _insert_chat(connection, chat, project)
+    title = database.get_session(connection, known).title
+    present = database.select_messages(connection, "session_id = ?", (known,))
+    for old, new in zip(present, chat.messages, strict=False):
+        if (old.role, old.content) != (new.role, clean_unicode(new.content)):
+            return ImportedChat(known, title, "differs", 0)
+    rest = chat.messages[len(present) :]
+    for message in rest:
+        database.insert_message(connection, known, message)
+    if rest:
+        database.touch(connection, known, min(chat.updated_at, now()))
+    return ImportedChat(known, title, "grown" if rest else "unchanged", len(rest))
 
 
-def _fact(row: Sequence[object]) -> Fact:
-    number, fact, category, session_id, created_at, superseded_by, ref = row
-    return Fact(
-        rows.whole_number(number),
-        rows.text(fact),
-        rows.text(category),
-        rows.text(session_id),
-        rows.text(created_at),
-        None if superseded_by is None else rows.whole_number(superseded_by),
-        rows.text(ref),
+def _find_known(connection: sqlite3.Connection, chat: Chat, project: str) -> str:
+    """The id under which a chat is here already, or nothing.
+
+    An id alone says little: two people have a first session of the same day.
+    """
+    found = connection.execute(
+        "SELECT id FROM sessions WHERE project = ? AND origin = ? AND origin <> ''",
+        (project, clean_unicode(chat.origin)),
+    ).fetchone()
+    if found:
+        return str(found[0])
+    first = connection.execute(
+        "SELECT m.role, m.content FROM messages m JOIN sessions s ON s.id = m.session_id "
+        "WHERE s.id = ? AND s.project = ? ORDER BY m.id LIMIT 1",
+        (chat.id, project),
+    ).fetchone()
+    begins = [(one.role, clean_unicode(one.content)) for one in chat.messages[:1]]
+    return chat.id if first in begins else ""
+
+
+def _insert_chat(connection: sqlite3.Connection, chat: Chat, project: str) -> ImportedChat:
+    taken = connection.execute("SELECT 1 FROM sessions WHERE id = ?", (chat.id,)).fetchone()
+    name = chat.id
+    if taken or not _ID.fullmatch(chat.id):
+        name = database.next_id(connection, chat.created_at[:10].replace("-", ""))
+    asked = (make_title(one.content) for one in chat.messages if one.role == "user")
+    title = chat.title if chat.title not in ("", NEW) else next(asked, "")
+    connection.execute(
+        "INSERT INTO sessions (id, title, summary, created_at, updated_at, tags, model, origin, "
+        "project) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            name,
+            clean_unicode(title) or None,
+            clean_unicode(chat.summary) or None,
+            chat.created_at,
+            min(chat.updated_at, now()),  # else a time to come would be the latest for ever
+            _pack_tags(chat.tags),
+            clean_unicode(chat.model),
+            clean_unicode(chat.origin),
+            project,
+        ),
+    )
+    numbers = [database.insert_message(connection, name, message) for message in chat.messages]
+    database.note_summarised(connection, name)
+    for count, summary, when in chat.compactions:
+        if 0 < count <= len(numbers):
+            _insert_compaction(connection, name, numbers[count - 1], clean_unicode(summary), when)
+    return ImportedChat(name, title or NEW, "new", len(numbers))
+
+
+def _insert_compaction(
+    connection: sqlite3.Connection, session_id: str, last_message: int, summary: str, when: str
+) -> None:
+    connection.execute(
+        "INSERT INTO compactions (session_id, last_message, summary, created_at) "
+        "VALUES (?, ?, ?, ?)",
+        (session_id, last_message, summary, when),
     )
 
 
-def _remove(connection: sqlite3.Connection, session_id: str) -> None:
-    connection.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
-    connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
+def _pack_tags(tags: Sequence[str]) -> str:
+    """Tags as they are kept, each of them once."""
+    unique = list(dict.fromkeys(filter(None, (" ".join(tag.split()) for tag in tags))))
+    if len(unique) > formats.MAX_TAGS or any(len(tag) > formats.MAX_TAG for tag in unique):
+        raise LimitExceeded(
+            f"a session has at most {formats.MAX_TAGS} tags of {formats.MAX_TAG} characters each",
+            hint="Give it fewer or shorter tags.",
+        )
+    return clean_unicode(json.dumps(unique, ensure_ascii=False))
 
 
-def _limited(text: str, what: str) -> str:
+def _limit_text(text: str, what: str) -> str:
     if len(text) > MAX_TEXT:
         raise LimitExceeded(
             f"{what} has {len(text):,} characters, and {MAX_TEXT:,} is the limit",
             hint="Say it shorter.",
         )
-    return whole(text)
-
-
-def _still_used(session_id: str) -> Conflict:
-    return Conflict(
-        f"{session_id} went on while it was to be deleted",
-        unchanged="It was left as it is.",
-        hint="Close it first, then delete it.",
-    )
+    return text

@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from retain.errors import Busy, NotFound, RetainError, UsageError
-from retain.sessions.exporting import export
+from retain.sessions.files import export
 from retain.talk import models
 from retain.talk.conversation import Conversation
 from retain.talk.happenings import Notice, notice

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from retain.bank.trash import CHATS
 from retain.errors import NotFound
-from retain.sessions.formats import FORMATS, document
+from retain.sessions.formats import FORMATS, to_dict
 from retain.text.sanitize import flat
 from retain.web import answers, undoing
 from retain.web.operation import Call, Given, Gives, Many, Name, Operation
@@ -144,7 +144,7 @@ async def _list(call: Call) -> Data:
 
 async def _get(call: Call) -> Data:
     scope, name = call.path["scope"], call.path["id"]
-    return await call.office.use(lambda app: document(app.sessions.chat(name)), scope)
+    return await call.office.use(lambda app: to_dict(app.sessions.chat(name)), scope)
 
 
 async def _export(call: Call) -> Data:
