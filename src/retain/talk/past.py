@@ -19,7 +19,7 @@ from retain.text.sizes import count_tokens, truncate
 if TYPE_CHECKING:
     from retain.app import App
     from retain.index.embed import Embedder
-    from retain.sessions.model import Found, Message, Summary
+    from retain.sessions.model import Message, SessionHit, Summary
 
 
 _MOST: Final = 5
@@ -71,7 +71,7 @@ def relevant(app: App, sessions: Sessions, question: str, own: str, room: int) -
     """
     model = embedder(app)
     known: list[Known] = []
-    hits: list[tuple[str, Found]] = []
+    hits: list[tuple[str, SessionHit]] = []
     passages: list[str] = []
     failed: list[str] = []
     with banks(app, sessions) as stores:
@@ -105,7 +105,7 @@ def _date(one: Known) -> str:
 
 
 def _passages(
-    before: str, store: Sessions, hits: Sequence[Found], own: str, question: str
+    before: str, store: Sessions, hits: Sequence[SessionHit], own: str, question: str
 ) -> Iterator[str]:
     """Quote the messages that have a question's words, each with its neighbours."""
     quoted: set[int] = set()
