@@ -14,8 +14,7 @@ from retain.sessions.store import Sessions
 from retain.talk.approval import Answer, Question
 from retain.talk.chat import Chat
 from retain.talk.commands import Commands, Shown
-from retain.talk.events import TextDelta
-from retain.talk.happenings import Happening, MemorySaved, Notice
+from retain.talk.events import ChatEvent, MemorySaved, Notice, TextDelta
 from tests.talk.models.sides import SIDES
 from tests.talk.servers import Asked, Server, running
 
@@ -53,11 +52,11 @@ class Talk:
     def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         return self.runner.run(work)
 
-    def say(self, text: str) -> list[Happening]:
+    def say(self, text: str) -> list[ChatEvent]:
         """Everything that happens until the reply is done with."""
         return self.run(self._said(text))
 
-    async def _said(self, text: str) -> list[Happening]:
+    async def _said(self, text: str) -> list[ChatEvent]:
         return [one async for one in self.chat.conversation.send(text)]
 
     def type(self, line: str) -> Shown:
@@ -108,15 +107,15 @@ def talking(work: Path, provider: str = "anthropic", **env: str) -> Iterator[Tal
             talk.close()
 
 
-def text_of(happenings: list[Happening]) -> str:
+def text_of(happenings: list[ChatEvent]) -> str:
     return "".join(one.text for one in happenings if isinstance(one, TextDelta))
 
 
-def notices(happenings: list[Happening]) -> list[str]:
+def notices(happenings: list[ChatEvent]) -> list[str]:
     return [one.text for one in happenings if isinstance(one, Notice)]
 
 
-def saved(happenings: list[Happening]) -> list[tuple[str, str]]:
+def saved(happenings: list[ChatEvent]) -> list[tuple[str, str]]:
     """The facts of a reply and what became of them."""
     return [
         (one.saved.status, one.saved.fact) for one in happenings if isinstance(one, MemorySaved)

@@ -20,7 +20,7 @@ from retain.errors import Ambiguous, Conflict, NotFound, UsageError
 from retain.talk.approval import Answer, Question
 from retain.talk.chat import Chat
 from retain.talk.commands import Commands
-from retain.talk.happenings import MemorySaved, ToolDone
+from retain.talk.events import MemorySaved, ToolDone
 from retain.talk.models import ModelError
 from tests.talk.models.sides import SIDES
 from tests.talk.servers import Server, Use, claude, running

@@ -20,8 +20,16 @@ import pytest
 from retain.app import App
 from retain.talk.approval import Answer, Question
 from retain.talk.conversation import CALLS, ROUNDS
-from retain.talk.events import Finished, TextDelta, ToolUse
-from retain.talk.happenings import Assembled, Happening, MemorySaved, ToolDone, ToolStarted
+from retain.talk.events import (
+    Assembled,
+    ChatEvent,
+    Finished,
+    MemorySaved,
+    TextDelta,
+    ToolDone,
+    ToolStarted,
+    ToolUse,
+)
 from retain.talk.models import ModelError
 from tests import indexes
 from tests.talk import servers
@@ -61,9 +69,9 @@ def results(asked: Asked) -> list[tuple[str, bool]]:
     ]
 
 
-async def stopped(talk: Talk, text: str, at: type[Any]) -> list[Happening]:
+async def stopped(talk: Talk, text: str, at: type[Any]) -> list[ChatEvent]:
     """What had happened when the person had enough, just after something of this kind."""
-    heard: list[Happening] = []
+    heard: list[ChatEvent] = []
     async with contextlib.aclosing(talk.chat.conversation.send(text)) as happenings:
         async for one in happenings:
             heard.append(one)
@@ -462,7 +470,7 @@ def test_facts_of_whole_lines_survive_a_broken_stream(work: Path) -> None:
     with talking(work) as talk:
         text = "[MEMORY] Jo has a red car\n\n[MEMORY] Jo has a blue bicycle in the ce"
         talk.server.says(claude(text, ending="cut", keep=3 + len(text) // 4))
-        heard: list[Happening] = []
+        heard: list[ChatEvent] = []
 
         async def listen() -> None:
             async for one in talk.chat.conversation.send("cars"):
@@ -480,7 +488,7 @@ def test_a_reply_that_is_stopped_while_its_facts_are_saved_keeps_them_all(
     with talking(work) as talk:
         facts = "\n\n".join(f"[MEMORY] Machine m{n} hums" for n in range(2, 25))
         talk.server.says(claude(facts), claude("Yes."))
-        heard: list[Happening] = []
+        heard: list[ChatEvent] = []
 
         async def listen() -> None:
             async with contextlib.aclosing(talk.chat.conversation.send("wheels")) as happenings:

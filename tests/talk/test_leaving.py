@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from retain.talk import past
+from retain.talk import past_sessions
 from tests.talk.servers import claude, claude_error
 from tests.talk.talking import Talk, chats_of, talking
 
@@ -177,7 +177,7 @@ def test_stopping_during_it_stops_nothing_that_is_made_behind(work: Path) -> Non
         assert talk.kept[0] == ("user", "a story")
 
 
-@pytest.mark.parametrize("name", ["caught_up", "vectorised"])
+@pytest.mark.parametrize("name", ["catch_up_sessions", "vectorised"])
 def test_vectors_that_hang_keep_nobody_from_leaving(
     work: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -194,10 +194,10 @@ def test_vectors_that_hang_keep_nobody_from_leaving(
         task.cancel()
         await asyncio.wait([task])
 
-    monkeypatch.setattr(past, name, hang)
+    monkeypatch.setattr(past_sessions, name, hang)
     with talking(work) as talk:
         talk.say("how do I sharpen a chisel?")
-        monkeypatch.setattr(past, "embedder", lambda _: object())
+        monkeypatch.setattr(past_sessions, "embedder", lambda _: object())
         try:
             talk.run(leave(talk))
             talk.runner.close()

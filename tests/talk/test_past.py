@@ -10,7 +10,13 @@ import pytest
 
 from retain.app import App
 from retain.sessions.store import Sessions
-from retain.talk.past import caught_up, embedder, plain_summary, relevant, vectorised
+from retain.talk.past_sessions import (
+    catch_up_sessions,
+    embedder,
+    plain_summary,
+    relevant,
+    vectorised,
+)
 from tests.talk.servers import claude
 from tests.talk.talking import chats_of, talking
 
@@ -144,7 +150,7 @@ def test_a_killed_chat_is_caught_up_with(app: App, sessions: Sessions) -> None:
     sessions.add(name, "assistant", "With flour,\nwater and salt.")
     own = past(sessions, "this very chat", "")
     empty = sessions.create().id
-    caught_up(sessions, embedder(app), own)
+    catch_up_sessions(sessions, embedder(app), own)
     assert sessions.get(name).summary == (
         "Asked: how do I bake bread? Last answer: With flour, water and salt."
     )

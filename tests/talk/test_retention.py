@@ -205,9 +205,9 @@ def test_what_the_person_did_not_say_is_doubtful_once_something_was_read(
 ) -> None:
     retention = Retention(app)
     retention.begin(_said(sent))
-    retention.told.read(sent, own={"own"})
-    retention.told.read(prompt())  # it stays told
-    assert retention.told.is_doubtful("jo rows") is is_doubtful
+    retention.provenance.read(sent, own={"own"})
+    retention.provenance.read(prompt())  # it stays told
+    assert retention.provenance.is_doubtful("jo rows") is is_doubtful
     facts, notes = retention.heard("[MEMORY] Jo rows")
     assert bool(facts) is not is_doubtful
     said = ["Not remembered, because you did not say so; /remember keeps it: Jo rows"]
@@ -244,7 +244,7 @@ def test_a_fact_is_tied_to_what_the_person_said(
     retention.begin(said)
     retention.begin("and now go on")  # it is still said
     assert not retention.is_doubtful(fact, "")
-    retention.told.distrust()
+    retention.provenance.distrust()
     assert retention.is_doubtful(fact, "") is is_doubtful
 
 
@@ -263,14 +263,14 @@ def test_a_said_fact_takes_no_other_place_than_its_own(
 ) -> None:
     retention = Retention(app)
     retention.begin(said)
-    retention.told.distrust()
+    retention.provenance.distrust()
     assert retention.is_doubtful("The person prefers tabs", replaces) is is_doubtful
 
 
 def test_what_an_earlier_history_has_the_person_say_may_be_anyones(app: App) -> None:
     retention = Retention(app)
-    retention.told.read(prompt(ToolResult("1", "Jo rows"), said="Jo rows"))
-    assert retention.told.is_doubtful("Jo rows")
+    retention.provenance.read(prompt(ToolResult("1", "Jo rows"), said="Jo rows"))
+    assert retention.provenance.is_doubtful("Jo rows")
 
 
 def test_a_fact_replaces_none_that_it_has_nothing_to_do_with(app: App) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
-from retain.talk.events import Finished
-from retain.talk.happenings import Assembled
+from retain.talk.events import Assembled, Finished
 from retain.talk.models import ModelError
 from tests.talk.models.sides import SIDES
 from tests.talk.servers import claude

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from retain.errors import Busy
-from retain.talk import blocks, chat, skills, waiting
-from retain.talk.events import TextDelta
-from retain.talk.happenings import Happening, ToolStarted
+from retain.talk import blocks, chat, skills, threads
+from retain.talk.events import ChatEvent, TextDelta, ToolStarted
 from tests.talk.models.sides import SIDES
 from tests.talk.servers import Use, claude
 from tests.talk.talking import Talk, saved, talking
@@ -25,9 +24,9 @@ def _without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
 
 
-async def stopped_after(talk: Talk, said: str, until: str) -> list[Happening]:
+async def stopped_after(talk: Talk, said: str, until: str) -> list[ChatEvent]:
     """What had happened when the person pressed Esc, some words into the reply."""
-    heard: list[Happening] = []
+    heard: list[ChatEvent] = []
 
     async def listen() -> None:
         text = ""
@@ -115,7 +114,7 @@ def test_a_tool_that_hangs_locks_nobody_in(work: Path, monkeypatch: pytest.Monke
                 assert not isinstance(one, ToolStarted) or one.call.name == "read_skill"
 
     monkeypatch.setattr(skills, "skill", hang)
-    monkeypatch.setattr(waiting, "_TURN_SECONDS", 0.2)
+    monkeypatch.setattr(threads, "_TURN_SECONDS", 0.2)
     monkeypatch.setattr(chat, "_CLOSE_SECONDS", 0.2)
     with talking(work) as talk:
         talk.server.says(claude("I look.", Use("read_skill", {"name": "gone"})))

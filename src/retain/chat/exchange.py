@@ -18,17 +18,21 @@ from retain.errors import RetainError
 from retain.talk import blocks, models
 from retain.talk.commands import Commands, completions, is_command, named, parted, told
 from retain.talk.events import (
+    Assembled,
     Finished,
+    MemorySaved,
+    Notice,
     Retrying,
     Text,
     TextDelta,
     Thinking,
     Thought,
+    ToolDone,
     ToolResult,
+    ToolStarted,
     ToolUse,
     Usage,
 )
-from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
 from retain.talk.models.access import key_file, key_variable
 from retain.talk.models.errors import ModelError
 from retain.talk.tools import summary

@@ -19,8 +19,17 @@ from retain.chat.leaving import LEAVING_SECONDS, TWICE_SECONDS
 from retain.errors import RetainError
 from retain.talk.approval import Answer, Question, choices
 from retain.talk.commands import Commands, Shown, is_command, named, told
-from retain.talk.events import Finished, Retrying, TextDelta, Usage
-from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
+from retain.talk.events import (
+    Assembled,
+    Finished,
+    MemorySaved,
+    Notice,
+    Retrying,
+    TextDelta,
+    ToolDone,
+    ToolStarted,
+    Usage,
+)
 from retain.talk.retention import Saved
 from retain.text.sanitize import flat
 

@@ -12,13 +12,13 @@ from retain.errors import Busy, NotFound, RetainError, UsageError
 from retain.sessions.files import export
 from retain.talk import models
 from retain.talk.conversation import Conversation
-from retain.talk.happenings import Notice, notice
+from retain.talk.events import Notice, notice
 from retain.talk.models.errors import ModelError
 from retain.talk.profile import Profile
 from retain.talk.retention import Retention
 from retain.talk.summaries import SUMMARY_SECONDS
+from retain.talk.threads import run_alone, run_locked
 from retain.talk.tools import Toolbox
-from retain.talk.waiting import alone, in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -75,7 +75,7 @@ class Chat:
 
     async def away(self, work: Callable[[], _Result]) -> _Result:
         """Do blocking work in a thread, alone with the App."""
-        return await alone(self.turn, work)
+        return await run_alone(self.turn, work)
 
     @property
     def sessions(self) -> Sessions:
@@ -197,7 +197,7 @@ class Chat:
     def close(self) -> None:
         """Let go of what was opened; every message is safe already."""
         with contextlib.suppress(Busy):  # by a tool that hangs; it ends with the program
-            in_turn(self.turn, _CLOSE_SECONDS, self.app.close)
+            run_locked(self.turn, _CLOSE_SECONDS, self.app.close)
 
     # Facts, blocking
 

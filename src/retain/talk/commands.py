@@ -9,7 +9,7 @@ from retain.errors import NotFound, RetainError, UsageError
 from retain.memory import GLOBAL
 from retain.search.request import SearchRequest
 from retain.talk import models, skills
-from retain.talk.past import banks
+from retain.talk.past_sessions import banks
 from retain.talk.tools import TOOLS
 from retain.text.sanitize import flat, visible
 

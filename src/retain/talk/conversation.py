@@ -17,15 +17,20 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from retain.errors import NotFound, RetainError
 from retain.facts.store import Synced
-from retain.talk.events import Ask, Finished, TextDelta, ToolResult, ToolUse, Usage
-from retain.talk.happenings import (
+from retain.talk.events import (
+    Ask,
     Assembled,
-    Happening,
+    ChatEvent,
+    Finished,
     MemorySaved,
     Notice,
+    TextDelta,
     ToolDone,
+    ToolResult,
     ToolStarted,
-    changes,
+    ToolUse,
+    Usage,
+    describe_sync,
     notice,
 )
 from retain.talk.models import full_name
@@ -34,8 +39,8 @@ from retain.talk.prompt import Prompt, assembled
 from retain.talk.reply import Reply, kept
 from retain.talk.retention import Retention
 from retain.talk.summaries import SUMMARY_SECONDS, Summaries
+from retain.talk.threads import run_alone, run_in_thread, run_to_end
 from retain.talk.tools import summary
-from retain.talk.waiting import alone, aside, to_the_end
 from retain.text.memory_tags import TagFilter
 from retain.text.sizes import count_tokens
 
@@ -74,7 +79,7 @@ class Conversation:
         *,
         session: Session | None = None,
         turn: threading.RLock | None = None,
-        untold: Iterable[Happening] = (),
+        untold: Iterable[ChatEvent] = (),
     ) -> None:
         self.app, self.sessions, self.profile = app, sessions, profile
         self.model, self.toolbox = model, toolbox
@@ -88,13 +93,13 @@ class Conversation:
         self._most_tokens = 0  # of a reply, as it is configured
         self._summaries = Summaries(app, sessions, self.away, session)
         # What happened when nobody listened any more; it comes with the next message.
-        self._untold: list[Happening] = list(untold)
+        self._untold: list[ChatEvent] = list(untold)
         self._is_unsent_told = False
         self._rooms: dict[str, int] = {}  # by model, where one has refused what was too long
 
     # Talking
 
-    async def send(self, text: str, quoted: str = "") -> AsyncGenerator[Happening, None]:
+    async def send(self, text: str, quoted: str = "") -> AsyncGenerator[ChatEvent, None]:
         """Say something; the reply comes as it is made, to the last thing that is done with it.
 
         What is `quoted` goes with it, and is not what the person says themselves.
@@ -103,7 +108,7 @@ class Conversation:
         text = "\n\n".join(filter(None, (said, quoted)))
         if not text.strip():
             return
-        await to_the_end(aside(lambda: self._begin(text)))
+        await run_to_end(run_in_thread(lambda: self._begin(text)))
         # Those of a tool that the person stopped, and that came to its end all the same.
         self._untold += map(MemorySaved, self.retention.unsaid())
         self._untold += (*await self._synced(), *self._left_out())
@@ -128,22 +133,22 @@ class Conversation:
             yield told
         self._summaries.catch_up(self.session)
 
-    async def _round(self, reply: Reply, is_last: bool) -> AsyncGenerator[Happening, None]:
+    async def _round(self, reply: Reply, is_last: bool) -> AsyncGenerator[ChatEvent, None]:
         """One answer of the model's, the facts in it, and the tools that it asks for."""
         try:
             async with contextlib.aclosing(self._answered(reply, is_last)) as stream:
                 async for event in stream:
                     yield event
         except ModelError:
-            await to_the_end(self._save(reply.whole_lines))
+            await run_to_end(self._save(reply.whole_lines))
             for told in self._told():
                 yield told
             raise
         except (asyncio.CancelledError, GeneratorExit):
             # The person has had enough of it, and what it flagged before that is no less true.
-            await to_the_end(self._save(reply.whole_lines))
+            await run_to_end(self._save(reply.whole_lines))
             raise
-        await to_the_end(self._save(reply.text))
+        await run_to_end(self._save(reply.text))
         for told in self._told():
             yield told
         if not is_last:
@@ -180,9 +185,9 @@ class Conversation:
             done = await self.away(self.profile.sync)
         except RetainError as error:
             return [notice(f"MEMORY.md: {error.message}")]
-        return changes(done)
+        return describe_sync(done)
 
-    async def _assembled(self, before: Prompt | None) -> list[Happening]:
+    async def _assembled(self, before: Prompt | None) -> list[ChatEvent]:
         """Put together what is sent next, and say what the person should know of it."""
         prompt = self.prompt = await self.away(lambda: self._assemble(before))
         return [Assembled(prompt), *self._unsent(prompt)]
@@ -204,7 +209,7 @@ class Conversation:
         room = max(context - free, context // 2)
         messages = self.sessions.since_compaction(self.session.id)
         if self._is_taken_up and any(one.role == "system" for one in messages):
-            self.retention.told.distrust()  # nobody knows what that summary was made of
+            self.retention.provenance.distrust()  # nobody knows what that summary was made of
         self.toolbox.session_id = self.session.id
         prompt = assembled(
             self.app,
@@ -216,14 +221,14 @@ class Conversation:
             tools=self.toolbox.specs,
             before=before,
         )
-        self.retention.told.read(prompt, self.toolbox.own)
+        self.retention.provenance.read(prompt, self.toolbox.own)
         return prompt
 
     def _kept_reply(self, ending: str) -> contextlib.AbstractAsyncContextManager[Reply]:
         assert self.session  # noqa: S101 - `send` has begun it
         return kept(self.sessions, self.session.id, ending)
 
-    async def _answered(self, reply: Reply, is_last: bool) -> AsyncGenerator[Happening, None]:
+    async def _answered(self, reply: Reply, is_last: bool) -> AsyncGenerator[ChatEvent, None]:
         """The model's answer; one that could not read all of it is sent less, once."""
         for is_again in (False, True):
             prompt = self.prompt
@@ -248,7 +253,7 @@ class Conversation:
 
     async def _streamed(
         self, prompt: Prompt, reply: Reply, is_last: bool
-    ) -> AsyncGenerator[Happening, None]:
+    ) -> AsyncGenerator[ChatEvent, None]:
         system = (*prompt.system, _LAST_ROUND) if is_last else prompt.system
         # They are named in the last round as well: a provider wants to know every tool that the
         # conversation speaks of.
@@ -282,7 +287,7 @@ class Conversation:
             spent.estimated or usage.estimated,
         )
 
-    async def _used(self, reply: Reply) -> AsyncGenerator[Happening, None]:
+    async def _used(self, reply: Reply) -> AsyncGenerator[ChatEvent, None]:
         """Use the tools that a reply asks for, one after the other."""
         for call in reply.calls[:CALLS]:
             yield ToolStarted(call, summary(call.name, call.input))
@@ -317,9 +322,9 @@ class Conversation:
             keep = partial(self.retention.keep, fact, name, by=by)
             self._untold.append(MemorySaved(await self.away(keep)))
         synced = await self.away(self.retention.facts.sync) if facts else Synced()
-        self._untold += (*changes(synced), *map(notice, notes))
+        self._untold += (*describe_sync(synced), *map(notice, notes))
 
-    def _told(self) -> Iterator[Happening]:
+    def _told(self) -> Iterator[ChatEvent]:
         """What there is to tell; the rest stays where nobody listens to the end."""
         while self._untold:
             yield self._untold.pop(0)
@@ -351,7 +356,7 @@ class Conversation:
 
     async def away(self, work: Callable[[], _Result]) -> _Result:
         """Do blocking work in a thread, alone with the App."""
-        return await alone(self._turn, work)
+        return await run_alone(self._turn, work)
 
 
 def _words(prompt: Prompt) -> tuple[object, ...]:

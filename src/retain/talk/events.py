@@ -1,9 +1,19 @@
-"""What a model is asked, and what happens while it replies: values that no provider knows of."""
+"""What a model is asked, and what happens while a message is answered.
+
+No provider knows of these values; `Event` comes from a model, `ChatEvent` from a conversation.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from retain.text.sanitize import visible
+
+if TYPE_CHECKING:
+    from retain.facts.store import Synced
+    from retain.talk.prompt import Prompt
+    from retain.talk.retention import Saved
 
 Role = Literal["user", "assistant", "system"]
 Reason = Literal["end", "tools", "length", "refused"]
@@ -111,3 +121,59 @@ class Finished(NamedTuple):
 
 
 Event = TextDelta | Thinking | Thought | ToolUse | Retrying | Usage | Finished
+
+
+# What happens besides what the model says
+
+
+class Assembled(NamedTuple):
+    """What the model is sent was put together."""
+
+    prompt: Prompt
+
+
+class ToolStarted(NamedTuple):
+    """A tool is about to run, if it may."""
+
+    call: ToolUse
+    summary: str
+
+
+class ToolDone(NamedTuple):
+    """What a tool gave."""
+
+    call: ToolUse
+    result: ToolResult
+    seconds: float
+
+
+class MemorySaved(NamedTuple):
+    """A fact of the reply was kept, was known, or could not be kept."""
+
+    saved: Saved
+
+
+class Notice(NamedTuple):
+    """Something the person should know, in one line."""
+
+    text: str
+
+
+ChatEvent = Event | Assembled | ToolStarted | ToolDone | MemorySaved | Notice
+
+
+def notice(text: str) -> Notice:
+    """Return a line to show, in which nothing acts on a terminal."""
+    return Notice(visible(text, keep_newlines=False))
+
+
+def describe_sync(done: Synced) -> list[Notice]:
+    """Tell what a look at MEMORY.md brought."""
+    counts = (
+        (len(done.learned), "learned"),
+        (len(done.changed), "changed"),
+        (len(done.forgotten), "moved to the trash"),
+    )
+    counted = [f"{count} {what}" for count, what in counts if count]
+    notes = [f"MEMORY.md was edited: {', '.join(counted)}."] if counted else []
+    return [notice(note) for note in (*notes, *done.notes)]

@@ -25,9 +25,9 @@ from retain.memory import FAR_BEHIND
 from retain.search.brief import scoped
 from retain.talk import skills
 from retain.talk.events import ToolSpec, Turn
-from retain.talk.fitting import Fitted, with_words_before
 from retain.talk.models.turns import PARTING
-from retain.talk.past import relevant
+from retain.talk.past_sessions import relevant
+from retain.talk.truncate import FittedTurns, insert_before_last
 from retain.text.memory_tags import hide_tags
 from retain.text.sanitize import fence, strip_invisible
 from retain.text.secrets import redact_with_note
@@ -135,7 +135,7 @@ class Prompt(NamedTuple):
     def messages(self) -> tuple[Turn, ...]:
         """The conversation, with what was recalled before the words it was recalled for."""
         fleeting = [part.text for part in self.parts if part.text and part.is_fleeting]
-        return with_words_before(self.turns, PARTING.join(fleeting))
+        return insert_before_last(self.turns, PARTING.join(fleeting))
 
 
 class _Surroundings(NamedTuple):
@@ -170,7 +170,7 @@ def assembled(
     else:
         parts, recalled = before.parts, before.recalled
     used = sum(part.tokens for part in parts)
-    said = Fitted(messages, room - used)
+    said = FittedTurns(messages, room - used)
     notes = [f"{part.name}: {part.note}" for part in parts if part.note]
     return Prompt(
         parts,

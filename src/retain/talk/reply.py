@@ -20,7 +20,7 @@ from retain.talk.events import (
     ToolUse,
     Usage,
 )
-from retain.talk.waiting import aside, to_the_end
+from retain.talk.threads import run_in_thread, run_to_end
 
 if TYPE_CHECKING:
     from retain.sessions.model import Message
@@ -45,7 +45,7 @@ async def kept(sessions: Sessions, session_id: str, ending: str) -> AsyncIterato
         raise
     finally:
         # Also where the person has had enough of it, or the connection has.
-        await to_the_end(reply.settle())
+        await run_to_end(reply.settle())
 
 
 class Reply:
@@ -139,7 +139,7 @@ class Reply:
                 self._is_dirty = False
                 held = tuple(self._blocks)  # it goes on growing while a thread writes
                 try:
-                    await to_the_end(aside(lambda: self._keep(held)))
+                    await run_to_end(run_in_thread(lambda: self._keep(held)))
                 except BaseException:
                     self._is_dirty = True
                     raise
@@ -162,7 +162,7 @@ class Reply:
         def work() -> None:
             self._answers = self._put(self._answers, "user", "", count, kept)
 
-        await to_the_end(aside(work))
+        await run_to_end(run_in_thread(work))
 
     def _put(
         self,

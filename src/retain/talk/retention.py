@@ -13,7 +13,7 @@ from retain.errors import RetainError
 from retain.facts.compare import same_key
 from retain.facts.known import Known
 from retain.facts.store import Added
-from retain.talk.told import Told
+from retain.talk.provenance import Provenance
 from retain.text.memory_tags import find_facts, split_replaced
 from retain.text.tokens import words
 
@@ -63,7 +63,7 @@ class Retention:
 
     def __init__(self, app: App, sessions: Mirror | None = None) -> None:
         self.facts = Known(app)
-        self.told = Told()
+        self.provenance = Provenance()
         self._sessions = sessions
         self._seen: set[str] = set()  # the facts of one reply, as keys
         self._unsaid: list[Saved] = []
@@ -71,9 +71,9 @@ class Retention:
     def begin(self, said: str = "", quoted: str = "") -> None:
         """Another reply begins, to what the person said and quoted, with facts of its own."""
         self._seen.clear()
-        self.told.say(said)
+        self.provenance.say(said)
         if quoted:
-            self.told.distrust()
+            self.provenance.distrust()
 
     def heard(self, reply: str) -> tuple[list[str], list[str]]:
         """The facts to keep that a reply flags, and what the person is told about the others.
@@ -83,7 +83,7 @@ class Retention:
         new = [one for one in find_facts(reply) if same_key(one) not in self._seen]
         heard, rest = new[: self._room], new[self._room :]
         self._seen.update(map(same_key, heard))
-        unsaid = [one for one in heard if self.told.is_doubtful(*split_replaced(one))]
+        unsaid = [one for one in heard if self.provenance.is_doubtful(*split_replaced(one))]
         strange = [one for one in heard if one not in unsaid and _is_strange(*split_replaced(one))]
         notes = [
             f"Not remembered, because you did not say so; /remember keeps it: {one}"
@@ -99,7 +99,7 @@ class Retention:
 
     def is_doubtful(self, fact: str, replaces: str) -> bool:
         """Whether the person must agree before a tool keeps a fact, in another's place perhaps."""
-        return self.told.is_doubtful(fact, replaces) or _is_strange(fact, replaces)
+        return self.provenance.is_doubtful(fact, replaces) or _is_strange(fact, replaces)
 
     @property
     def _room(self) -> int:

@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from retain.errors import NotFound, RetainError
-from retain.talk import blocks, past
+from retain.talk import blocks, past_sessions
 from retain.talk.events import Ask, Retrying, Text, TextDelta, ToolResult, ToolUse, Turn
 from retain.talk.models.errors import ModelError
+from retain.talk.threads import Away, run_in_thread, run_to_end
 from retain.talk.tools import summary
-from retain.talk.waiting import Away, aside, to_the_end
 from retain.text.sanitize import escape_fences
 from retain.text.sizes import count_tokens, truncate
 
@@ -63,7 +63,7 @@ class Summaries:
         """Put a summary in the place of everything said so far; every message is kept."""
         if session is None:
             return ""
-        messages = await aside(lambda: self._sessions.since_compaction(session.id))
+        messages = await run_in_thread(lambda: self._sessions.since_compaction(session.id))
         last = max((one.id for one in messages), default=0)
         if not last:
             return ""  # nothing was said since the last time
@@ -72,7 +72,7 @@ class Summaries:
         if not text:
             raise ModelError("other", f"{model.name} gave no summary; nothing was changed")
         # What another window says meanwhile comes after the summary.
-        await aside(lambda: self._sessions.compact(session.id, text, through=last))
+        await run_in_thread(lambda: self._sessions.compact(session.id, text, through=last))
         return text
 
     async def leave_plainly(self, session: Session | None) -> None:
@@ -81,14 +81,14 @@ class Summaries:
             return
         name = session.id
         with contextlib.suppress(NotFound):  # deleted meanwhile, in another window
-            said = await aside(lambda: self._sessions.messages(name))
-            text = past.plain_summary(said)
+            said = await run_in_thread(lambda: self._sessions.messages(name))
+            text = past_sessions.plain_summary(said)
             if not text:
-                await aside(lambda: self._sessions.sweep_empty(name))
+                await run_in_thread(lambda: self._sessions.sweep_empty(name))
                 return
             # What another window says meanwhile is not in it.
             last = said[-1].id
-            await aside(lambda: self._sessions.summarise(name, text, through=last))
+            await run_in_thread(lambda: self._sessions.summarise(name, text, through=last))
             self._is_fresh = True
             self._said = said if any(one.role == "assistant" for one in said) else ()
 
@@ -110,22 +110,26 @@ class Summaries:
             if text:
                 last = said[-1].id  # more may have been said while it was made
                 keep = partial(self._sessions.summarise, name, text, through=last)
-                await to_the_end(aside(keep))
+                await run_to_end(run_in_thread(keep))
         with contextlib.suppress(RetainError):
-            embedder = await self._away(lambda: past.embedder(self._app))
+            embedder = await self._away(lambda: past_sessions.embedder(self._app))
             if embedder is not None:
-                await aside(lambda: past.vectorised(self._sessions, embedder))
+                await run_in_thread(lambda: past_sessions.vectorised(self._sessions, embedder))
 
     def catch_up(self, session: Session | None) -> None:
         """See to what other chats lack, once, while the person reads the reply."""
         if self._later is None:
-            self._later = asyncio.create_task(self._caught_up(session.id if session else ""))
+            self._later = asyncio.create_task(
+                self._catch_up_sessions(session.id if session else "")
+            )
 
-    async def _caught_up(self, own: str) -> None:
+    async def _catch_up_sessions(self, own: str) -> None:
         with contextlib.suppress(RetainError):
-            embedder = await self._away(lambda: past.embedder(self._app))
+            embedder = await self._away(lambda: past_sessions.embedder(self._app))
             # Not under the lock: the next message must not wait for it.
-            await aside(lambda: past.caught_up(self._sessions, embedder, own))
+            await run_in_thread(
+                lambda: past_sessions.catch_up_sessions(self._sessions, embedder, own)
+            )
 
 
 async def _compacted(model: Model, messages: Sequence[Message], wish: str) -> str:

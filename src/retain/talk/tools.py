@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from retain.errors import RetainError, UsageError
 from retain.facts.store import TYPE as FACT
-from retain.talk import approval, files, past, process, skills
+from retain.talk import approval, files, past_sessions, process, skills
 from retain.talk.approval import ONCE, YES, Answer, Approvals, Question
 from retain.talk.events import ToolSpec
-from retain.talk.waiting import in_turn, within
+from retain.talk.threads import run_locked, run_within
 from retain.text.sanitize import reveal, visible
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class Toolbox:
         try:
             self.own.discard(call)  # some servers call several uses the same
             arguments = _checked(name, given)
-            plan = await within(_QUICK, lambda: self._tools[name](call, arguments))
+            plan = await run_within(_QUICK, lambda: self._tools[name](call, arguments))
             note = await self._allowed(plan.question) if plan.question else ""
             return await plan.act() + note, False
         except _Failed as bad:
@@ -225,7 +225,7 @@ class Toolbox:
 
     async def _allowed(self, question: Question) -> str:
         """Go on only if the person agrees, now or earlier; a word if their answer was not kept."""
-        if await within(_QUICK, lambda: self.approvals.decide(question)) == "allow":
+        if await run_within(_QUICK, lambda: self.approvals.decide(question)) == "allow":
             return ""
         if self._ask is None:
             raise UsageError(_NOBODY)
@@ -233,7 +233,7 @@ class Toolbox:
         if answer.choice not in YES:
             raise _Failed(f"The person said no.{f' {answer.note}' if answer.note else ''}")
         try:
-            await within(_QUICK, lambda: self.approvals.remember(question, answer))
+            await run_within(_QUICK, lambda: self.approvals.remember(question, answer))
         except RetainError as error:  # what they agreed to is done all the same, this once
             return f"\n[allowed only this once: {visible(error.message)}]"
         return ""
@@ -246,7 +246,7 @@ class Toolbox:
         shown = visible(found.shown, keep_newlines=False)
         question = approval.ask_to_read(call, found, shown, f"Read {shown}?")
         return _Plan(
-            lambda: within(_QUICK, lambda: files.read(self.project, found, offset, limit)),
+            lambda: run_within(_QUICK, lambda: files.read(self.project, found, offset, limit)),
             question,
         )
 
@@ -258,7 +258,7 @@ class Toolbox:
             return _Plan(lambda: _said(f"Nothing to write: {shown} has this very text"))
         title = f"{'Create' if wanted.old is None else 'Write'} {shown}?"
         return _Plan(
-            lambda: within(_QUICK, lambda: files.write(self.project, wanted)),
+            lambda: run_within(_QUICK, lambda: files.write(self.project, wanted)),
             approval.ask_to_write(call, wanted, title),
         )
 
@@ -328,9 +328,9 @@ class Toolbox:
 
     async def _with_app(self, work: Callable[[App], str], seconds: float) -> str:
         def turn() -> str:
-            return in_turn(self._turn, seconds, lambda: work(self._app))
+            return run_locked(self._turn, seconds, lambda: work(self._app))
 
-        return files.harmless(await within(seconds, turn))
+        return files.harmless(await run_within(seconds, turn))
 
 
 def _recalled(app: App, query: str, limit: int, session_id: str) -> tuple[str, bool]:
@@ -344,7 +344,7 @@ def _recalled(app: App, query: str, limit: int, session_id: str) -> tuple[str, b
     if found.degraded.reasons:
         notes.append(f"not at full strength: {'; '.join(found.degraded.reasons)}")
     text = redact(found.text).text or "No memory fits that question.\n"
-    said, _ = past.relevant(app, app.sessions, query, session_id, _PAST_BUDGET)
+    said, _ = past_sessions.relevant(app, app.sessions, query, session_id, _PAST_BUDGET)
     text += f"\n{said}\n" if said else ""
     is_own = all(one.hit.type == FACT and one.hit.scope == "global" for one in found.items)
     return text + "".join(f"[{note}]\n" for note in notes), is_own

@@ -18,8 +18,18 @@ from retain.talk import models
 from retain.talk.approval import Answer, Choice, Question, choices
 from retain.talk.chat import Chat
 from retain.talk.commands import Commands, Shown, is_command, named
-from retain.talk.events import Finished, Retrying, TextDelta, Thinking, Usage
-from retain.talk.happenings import Assembled, MemorySaved, Notice, ToolDone, ToolStarted
+from retain.talk.events import (
+    Assembled,
+    Finished,
+    MemorySaved,
+    Notice,
+    Retrying,
+    TextDelta,
+    Thinking,
+    ToolDone,
+    ToolStarted,
+    Usage,
+)
 from retain.talk.models.access import LOCAL, key_file, key_variable
 from retain.talk.models.errors import ModelError
 from retain.text.sanitize import flat

@@ -44,7 +44,7 @@ class _Said(NamedTuple):
     words: tuple[str, ...]
 
 
-class Told:
+class Provenance:
     """All that was told in one conversation."""
 
     def __init__(self) -> None:

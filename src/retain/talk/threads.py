@@ -21,7 +21,7 @@ class Away(Protocol):
     async def __call__(self, work: Callable[[], _Result]) -> _Result: ...
 
 
-async def aside(work: Callable[[], _Result]) -> _Result:
+async def run_in_thread(work: Callable[[], _Result]) -> _Result:
     """Do what blocks on a thread of its own.
 
     A daemon's thread: one that hangs on a dead disk must not keep the program from ending.
@@ -50,12 +50,12 @@ async def aside(work: Callable[[], _Result]) -> _Result:
     return await done
 
 
-async def within(seconds: float, work: Callable[[], _Result]) -> _Result:
+async def run_within(seconds: float, work: Callable[[], _Result]) -> _Result:
     """Do what blocks, and go on without it when it hangs."""
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
-            return await aside(work)
+            return await run_in_thread(work)
     except TimeoutError:
         if not limit.expired():
             raise  # the work's own
@@ -64,12 +64,12 @@ async def within(seconds: float, work: Callable[[], _Result]) -> _Result:
         ) from None
 
 
-async def alone(turn: threading.RLock, work: Callable[[], _Result]) -> _Result:
+async def run_alone(turn: threading.RLock, work: Callable[[], _Result]) -> _Result:
     """Do blocking work in a thread, under the lock under which one App is used."""
-    return await aside(lambda: in_turn(turn, _TURN_SECONDS, work))
+    return await run_in_thread(lambda: run_locked(turn, _TURN_SECONDS, work))
 
 
-def in_turn(turn: threading.RLock, seconds: float, work: Callable[[], _Result]) -> _Result:
+def run_locked(turn: threading.RLock, seconds: float, work: Callable[[], _Result]) -> _Result:
     """Do blocking work under a lock, or say that it is not given back."""
     if not turn.acquire(timeout=seconds):
         raise Busy(
@@ -83,7 +83,7 @@ def in_turn(turn: threading.RLock, seconds: float, work: Callable[[], _Result]) 
         turn.release()
 
 
-async def to_the_end(work: Coroutine[Any, Any, _Result]) -> _Result:
+async def run_to_end(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Do something that must be done, also where the one who waits for it is cancelled."""
     task = asyncio.ensure_future(work)
     try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SHORTENED: Final = 200  # tokens that are kept of a tool's result for which there is no room
 
 
-def with_words_before(turns: Sequence[Turn], words: str) -> tuple[Turn, ...]:
+def insert_before_last(turns: Sequence[Turn], words: str) -> tuple[Turn, ...]:
     """The turns with something before what the person said last, as a text of its own."""
     for at in range(len(turns) - 1, -1, -1):
         held = turns[at].blocks
@@ -27,7 +27,7 @@ def with_words_before(turns: Sequence[Turn], words: str) -> tuple[Turn, ...]:
     return tuple(turns)
 
 
-class Fitted:
+class FittedTurns:
     """As much of the conversation as there is room for, whole exchanges, the newest first."""
 
     def __init__(self, messages: Sequence[Message], room: int) -> None:

@@ -173,7 +173,7 @@ def embedder(app: App) -> Embedder | None:
         return None
 
 
-def caught_up(sessions: Sessions, model: Embedder | None, own: str = "") -> None:
+def catch_up_sessions(sessions: Sessions, model: Embedder | None, own: str = "") -> None:
     """Give other chats what they lack to be found: one that was killed has left no summary.
 
     It needs no turn with the App, and is called when nobody waits for it.
