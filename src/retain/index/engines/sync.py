@@ -326,7 +326,7 @@ class Delivery:
             return waiting(connection, self.client.key, _BATCH, after=last, needs_vectors=needs)
 
     def _send(self, numbers: Sequence[int], there: frozenset[str]) -> tuple[int, int]:
-        """Give the engine what it lacks of some memories; how many were sent, and how many known."""
+        """Give the engine what it lacks of some memories; how many were sent, how many known."""
         key = self.client.key
         with self._store.reading() as connection:
             every = entries(connection, numbers, self._bank, self._model)
