@@ -147,7 +147,7 @@ def test_a_link_is_as_it_is_written_where_the_index_cannot_tell(
     async def scene() -> None:
         talks = Talks(office, Live(office))
         talk = await talks.open()
-        assert await talk.laid_out("See [[tea]].") == "<p>See [[tea]].</p>\n"
+        assert await talk.laid_out("See [[tea]].") == '<p dir="auto">See [[tea]].</p>\n'
         await talks.close()
 
     played(scene)

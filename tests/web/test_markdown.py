@@ -19,7 +19,7 @@ KNOWN = {
     *("a", "blockquote", "br", "code", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol"),
     *("p", "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
 }
-GIVEN = {"class", "href", "rel", "title", "start", "style"}
+GIVEN = {"class", "dir", "href", "rel", "title", "start", "style"}
 N = 100_000
 ENDLESS = {
     "brackets": "[" * N,
@@ -114,13 +114,13 @@ def test_links_to_the_web_into_pages_and_to_memories_work() -> None:
     ]
     assert Seen(render("[a](/graph#x)")).links == ["/graph#x"]
     found = render('[[it|"><b>]]', lambda target: LinkTarget(f"/memory/{target}", "It <i>"))
-    assert found == '<p><a class="wiki" href="/memory/it">&quot;&gt;&lt;b&gt;</a></p>\n'
+    assert found == '<p dir="auto"><a class="wiki" href="/memory/it">&quot;&gt;&lt;b&gt;</a></p>\n'
     titled = render("[[it]]", lambda target: LinkTarget(f"/memory/{target}", "It <i>"))
-    assert titled == '<p><a class="wiki" href="/memory/it">It &lt;i&gt;</a></p>\n'
+    assert titled == '<p dir="auto"><a class="wiki" href="/memory/it">It &lt;i&gt;</a></p>\n'
 
 
 def test_a_link_that_nobody_looked_up_is_as_it_is_written() -> None:
-    assert render("See [[tea|the <tea>]].") == "<p>See [[tea|the &lt;tea&gt;]].</p>\n"
+    assert render("See [[tea|the <tea>]].") == '<p dir="auto">See [[tea|the &lt;tea&gt;]].</p>\n'
     assert "There is no such memory" in render("[[tea]]", lambda _target: LinkTarget())
 
 
@@ -158,7 +158,7 @@ def test_of_a_long_conversation_the_oldest_is_shown_as_written(
 def test_what_is_too_long_is_shown_as_it_is_written() -> None:
     text = "**bold**\n\n" + "A line of words that goes on and on.\n" * 8_000 + "<b>the end</b>"
     made = render(text)
-    assert made.startswith("<p><strong>bold</strong>")
+    assert made.startswith('<p dir="auto"><strong>bold</strong>')
     assert made.endswith("&lt;b&gt;the end&lt;/b&gt;</pre>\n")
 
 

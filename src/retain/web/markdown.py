@@ -129,6 +129,7 @@ def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     parser.validateLink = _is_harmless  # type: ignore[method-assign]
     parser.inline.ruler.before("link", "wiki", _parse_wikilink)
+    parser.core.ruler.push("direction", _set_direction)
     parser.add_render_rule("wiki", _render_wikilink)
     parser.add_render_rule("image", _render_image)
     parser.add_render_rule("link_open", _render_link)
@@ -136,6 +137,13 @@ def _parser() -> MarkdownIt:
     for cell in ("th_open", "td_open"):
         parser.add_render_rule(cell, _render_cell)
     return parser
+
+
+def _set_direction(state: Any) -> None:
+    """Let each block run in the direction of its own script."""
+    for token in state.tokens:
+        if token.level == 0 and token.nesting == 1:
+            token.attrSet("dir", "auto")
 
 
 def _is_harmless(url: str) -> bool:

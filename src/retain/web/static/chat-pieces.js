@@ -34,7 +34,7 @@ export class Pieces {
   growing(word) {
     const found = this.known.get(word.piece);
     if (found) return found;
-    const made = make("article", { class: "reply prose grows", "aria-label": "Reply" }, make("div"), make("p", { class: "loose" }));
+    const made = make("article", { class: "reply prose grows", "aria-label": "Reply" }, make("div"), make("p", { class: "loose", dir: "auto" }));
     return this.put(word, made);
   }
 
@@ -46,7 +46,7 @@ export class Pieces {
 
 const SHOWS = {
   person(word) {
-    this.put(word, make("article", { class: "person", "aria-label": "You" }, make("p", {}, word.text)));
+    this.put(word, make("article", { class: "person", "aria-label": "You" }, make("p", { dir: "auto" }, word.text)));
   },
 
   delta(word) {
