@@ -12,15 +12,15 @@ from retain.app import App
 from retain.index.queries import Dated
 from retain.memory import Trashed
 from retain.sessions.model import Fact, Session
-from retain.timeline import Event, chronicle
+from retain.timeline import Event, build_timeline
 
 NOON = "2026-11-15T12:00:00Z"
 ONE = Dated("notes", "one", "One", "journal", "active", (), NOON, NOON, "", "", ())
 
 
-def told(*memories: Dated, hours: int = 0) -> list[Event]:
+def told(*memories: Dated, hours: float = 0) -> list[Event]:
     zone = timezone(timedelta(hours=hours))
-    return chronicle(memories, (), (), (), lambda _collection, _name: (), zone)
+    return build_timeline(memories, (), (), (), lambda _collection, _name: (), zone)
 
 
 def test_memory_is_learned_once_and_changed_when_it_says_so() -> None:
@@ -39,21 +39,15 @@ def test_memory_is_learned_once_and_changed_when_it_says_so() -> None:
         (0, NOON, "2026-11-15"),
         (13, NOON, "2026-11-16"),
         (-11, "2026-11-15T08:30:00Z", "2026-11-14"),
+        (5.5, "2026-11-15T18:29:59Z", "2026-11-15"),
+        (5.5, "2026-11-15T18:30:00Z", "2026-11-16"),
         (0, "2026-11-15", "2026-11-15"),
         (0, "2026-11-15T23:30:00-02:00", "2026-11-16"),
     ],
 )
-def test_day_is_the_one_of_the_persons_own_calendar(hours: int, when: str, day: str) -> None:
+def test_day_is_the_one_of_the_persons_own_calendar(hours: float, when: str, day: str) -> None:
     (learned,) = told(ONE._replace(created=when, updated=when), hours=hours)
     assert learned.day == day
-
-
-def test_hour_that_belongs_to_two_days_is_parted_where_midnight_is() -> None:
-    zone = timezone(timedelta(hours=5, minutes=30))
-    times = ("2026-11-15T18:29:59Z", "2026-11-15T18:30:00Z")
-    memories = [ONE._replace(id=when, created=when, updated=when) for when in times]
-    found = chronicle(memories, (), (), (), lambda _collection, _name: (), zone)
-    assert [one.day for one in found] == ["2026-11-16", "2026-11-15"]
 
 
 def test_time_that_is_none_is_left_out() -> None:
@@ -91,7 +85,7 @@ def test_typed_memory_tells_its_own_changes_and_the_last_is_not_told_twice() -> 
 def test_kept_versions_tell_of_earlier_changes_and_the_last_is_not_told_twice() -> None:
     memory = ONE._replace(updated="2026-11-15T15:00:00Z")
     kept = [(f"2026-11-15T{hour}:00:00Z", f"v{hour - 12}") for hour in (13, 14, 15)]
-    found = chronicle([memory], (), (), (), lambda _collection, _name: kept)
+    found = build_timeline([memory], (), (), (), lambda _collection, _name: kept)
     assert [(one.when[11:13], one.older, one.newer) for one in found] == [
         ("15", "v3", "current"),
         ("14", "v2", "v3"),
@@ -103,7 +97,7 @@ def test_kept_versions_tell_of_earlier_changes_and_the_last_is_not_told_twice() 
 def test_plain_memory_taken_out_of_force_is_told_so_and_its_other_changes_as_changes() -> None:
     out = ONE._replace(status="retired", ended="2026-11-15T14:00:00Z", reason="cold")
     kept = [(f"2026-11-15T{hour}:00:00Z", f"v{hour - 12}") for hour in (13, 14, 15)]
-    found = chronicle(
+    found = build_timeline(
         [out._replace(updated="2026-11-15T15:00:00Z")], (), (), (), lambda _collection, _name: kept
     )
     assert [(one.when[11:13], one.kind, one.summary, one.older) for one in found] == [
@@ -131,7 +125,7 @@ def test_trash_chats_and_facts_are_told_and_a_fact_that_is_a_memory_is_not_doubl
         Trashed("x_20261115_120000.md", "x", "notes", NOON, "", 1),
         Trashed("s0_20261115_120000.json", "s0", ".sessions", NOON, "", 1),
     ]
-    found = chronicle([ONE], trashed, [session], facts, lambda _collection, _name: ())
+    found = build_timeline([ONE], trashed, [session], facts, lambda _collection, _name: ())
     assert sorted((one.kind, one.title, one.is_there) for one in found) == [
         ("chat", "Talk", True),
         ("deleted", "s0", False),
@@ -160,14 +154,15 @@ def test_bank_that_is_not_there_has_no_past_and_is_not_made(app: App, tmp_path: 
 
 def test_bank_tells_of_everything_that_was_done_in_it(app: App) -> None:
     app.put("# A\n", id="notes/a", created_by="Claude")
-    app.put("# B\n", id="notes/b")
-    app.delete("notes/b")
+    app.put("# The firewall\n", id="notes/fw-1")
+    app.delete("notes/fw-1")
     app.record(
         "preference", {"topic": "t", "value": "v", "reason": "r", "strength": "default"}, id="p"
     )
     app.retire("p", "not any more")
-    told = {(one.kind, one.id, one.by) for one in app.timeline()}
-    assert {("learned", "a", "agent"), ("deleted", "b", ""), ("retired", "p", "")} <= told
+    told = {(one.kind, one.title, one.id, one.by) for one in app.timeline()}
+    assert ("deleted", "The firewall", "fw-1", "") in told
+    assert {("learned", "a", "agent"), ("retired", "p", "")} <= {(a, c, d) for a, _, c, d in told}
 
 
 def test_plain_memory_that_is_retired_or_archived_is_more_than_changed(app: App) -> None:
@@ -192,13 +187,6 @@ def test_memory_whose_fields_are_no_json_is_dated_by_its_file(app: App) -> None:
     assert (event.kind, event.title, event.who) == ("learned", "A", "")
 
 
-def test_deleted_memory_is_told_by_its_title(app: App) -> None:
-    app.put("# The firewall\n", id="notes/fw-1")
-    app.delete("notes/fw-1")
-    (event,) = (one for one in app.timeline() if one.kind == "deleted")
-    assert (event.title, event.id) == ("The firewall", "fw-1")
-
-
 def test_text_that_was_refused_is_nothing_that_was_deleted(app: App) -> None:
     written = app.put("# A\n", id="notes/a").memory
     trash = Path(written.path).parents[1] / ".trash" / "notes"
@@ -206,15 +194,3 @@ def test_text_that_was_refused_is_nothing_that_was_deleted(app: App) -> None:
     (trash / "a.conflict_20261115_120000.md").write_text("# Mine\n", encoding="utf-8")
     assert app.trashed()
     assert {one.kind for one in app.timeline()} == {"learned"}
-
-
-def test_merge_that_was_taken_back_is_nothing_that_was_deleted(app: App) -> None:
-    for name in "ab":
-        app.put(f"# {name}\n", id=f"notes/{name}")
-    app.merge(["notes/a", "notes/b"], "notes/ab", "# Both\n")
-    app.delete("notes/ab")
-    merged = [one.id for one in app.timeline() if one.kind == "deleted"]
-    assert "ab" in merged  # what it was made of is not there: it was thrown away
-    for name in "ab":
-        app.untrash(f"notes/{name}")
-    assert not [one for one in app.timeline() if one.kind == "deleted"]

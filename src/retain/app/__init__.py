@@ -203,24 +203,24 @@ class App(Banks):
 
     def timeline(self) -> Sequence[Event]:
         """What happened in the bank in force, the newest first."""
-        from retain.timeline import chronicle
+        from retain.timeline import build_timeline
 
         if not self.location.exists:
             return []
         bank = self.bank
 
-        def shelf(collection: str, name: str) -> Sequence[tuple[str, str]]:
-            versions = bank.versions(Memory(name, collection, "", {}, ""))
-            return [(version.time, f"v{version.number}") for version in versions]
+        def versions(collection: str, name: str) -> Sequence[tuple[str, str]]:
+            kept = bank.versions(Memory(name, collection, "", {}, ""))
+            return [(version.time, f"v{version.number}") for version in kept]
 
         facts = self.sessions.facts(superseded=True)
-        return chronicle(
+        return build_timeline(
             self.dated_memories(),
             self.trashed(),
             self.sessions.list(_ALL),
             # What went to the person's own bank happened there.
             [fact for fact in facts if not fact.ref.startswith(GLOBAL)],
-            shelf,
+            versions,
         )
 
     def export(self, target: str) -> Exported:
