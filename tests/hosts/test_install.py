@@ -185,15 +185,6 @@ def test_object_we_made_goes_even_if_the_host_rewrote_the_file(
     assert json.loads(path.read_text(encoding="utf-8")) == after
 
 
-def test_object_that_was_there_stays_though_it_is_empty(home: Path) -> None:
-    path = home / ".claude.json"
-    path.write_text('{"mcpServers": {}}', encoding="utf-8")
-    installed("claude-code")
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8"))), encoding="utf-8")
-    installed("claude-code", None)
-    assert json.loads(path.read_text(encoding="utf-8")) == {"mcpServers": {}}
-
-
 def test_what_a_person_added_to_our_entry_stays(home: Path) -> None:
     path = home / ".cursor" / "mcp.json"
     path.parent.mkdir()
@@ -202,7 +193,7 @@ def test_what_a_person_added_to_our_entry_stays(home: Path) -> None:
     installed("cursor")
     assert entry_in("cursor", path) == {**mine, "command": "retain"}
     installed("cursor", Server(url=URL))
-    assert entry_in("cursor", path) == {"env": {"A": "b"}, "disabled": True, "url": URL}
+    assert entry_in("cursor", path) == {"url": URL}  # another transport: written anew
     whole = json.loads(path.read_text(encoding="utf-8"))
     whole["mcpServers"]["retain"]["headers"] = {"X-Mine": "1"}
     path.write_text(json.dumps(whole), encoding="utf-8")
@@ -213,26 +204,23 @@ def test_what_a_person_added_to_our_entry_stays(home: Path) -> None:
     }
 
 
-def test_codex_gets_no_key_that_it_refuses_beside_the_other_transport(home: Path) -> None:
+def test_codex_keeps_what_was_added_and_other_servers(home: Path) -> None:
     path = home / ".codex" / "config.toml"
     path.parent.mkdir()
     path.write_text(
-        "[mcp_servers.retain]\ncommand = 'retain'\nargs = ['mcp']\nenv_vars = ['RETAIN_HOME']\n"
-        "cwd = '/x'\nstartup_timeout_sec = 9\n\n[mcp_servers.retain.env]\nA = 'b'\n\n"
-        "[mcp_servers.other]\ncommand = 'o'\nenv = { C = 'd' }\n",
+        "[mcp_servers.retain]\ncommand = 'retain'\nargs = ['mcp']\nstartup_timeout_sec = 9\n\n"
+        "[mcp_servers.retain.env]\nA = 'b'\n\n[mcp_servers.other]\ncommand = 'o'\n",
         encoding="utf-8",
     )
     assert planned("codex").is_done
+    installed("codex", LOCAL._replace(tools="core"))
+    kept = {"startup_timeout_sec": 9, "env": {"A": "b"}}
+    assert entry_in("codex", path) == {**kept, **STDIO, "args": ["mcp", "--tools", "core"]}
     installed("codex", REMOTE)
-    assert entry_in("codex", path) == {**EXPECTED["codex"][4], "startup_timeout_sec": 9}
-    added = "http_headers = { X = 'y' }\nenv_http_headers = { Z = 'Q' }\noauth_resource = 'r'\n"
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace("url =", f"{added}url ="), encoding="utf-8")
-    assert planned("codex", REMOTE).is_done
-    installed("codex")
-    assert entry_in("codex", path) == {**STDIO, "startup_timeout_sec": 9}
-    other = tomllib.loads(path.read_text(encoding="utf-8"))["mcp_servers"]["other"]
-    assert other == {"command": "o", "env": {"C": "d"}}
+    assert entry_in("codex", path) == EXPECTED["codex"][4]
+    assert tomllib.loads(path.read_text(encoding="utf-8"))["mcp_servers"]["other"] == {
+        "command": "o"
+    }
 
 
 BANK = ("--bank", "/b")

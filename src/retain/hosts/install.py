@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import fnmatch
 import hashlib
 import json
 import os
@@ -315,100 +314,57 @@ def _update(table: Any, target: Mapping[str, Any]) -> None:
 
 def _remove(host: Host, text: str, entry: dict[str, Any], backup: str) -> bytes | None:
     """The file without our entry: as it was before, if nothing else has changed since."""
-    original = None
     with contextlib.suppress(RetainError):
-        data = _read(backup)
-        if (
-            data is not None
-            and _entry(host, plain(parse(_decode(data), is_toml=host.is_toml))) is None
-        ):
-            original = _decode(data)
-    if original is not None and _insert(host, original, entry) == text:
-        return original.encode()
+        original = _decode(_read(backup))
+        if _insert(host, original, entry) == text:
+            return original.encode() if os.path.lexists(backup) else None
     document = parse(text, is_toml=host.is_toml)
-    keys = _keys(host, plain(document))
-    tables = [document]
-    for key in keys:
+    tables, keys = [document], (*_keys(host, plain(document)), NAME)
+    for key in keys[:-1]:
         tables.append(tables[-1][key])
-    del tables[-1][NAME]
-    # The objects around the entry go with it when they are empty and were not there before.
-    kept = len(keys) if original is None and os.path.lexists(backup) else 0
-    before: Any = {} if original is None else plain(parse(original, is_toml=host.is_toml))
-    for key in keys if original is not None else ():
-        before = before.get(key)
-        if not isinstance(before, dict):
-            break
-        kept += 1
-    for depth in range(len(keys), kept, -1):
-        if not tables[depth]:
-            del tables[depth - 1][keys[depth - 1]]
-    new = render(document, text, is_toml=host.is_toml)
-    if not plain(document) and not os.path.lexists(backup) and not new.strip("{} \r\n\ufeff"):
-        return None  # it was made for our entry alone
-    return new.encode()
+    for table, key in reversed([*zip(tables, keys, strict=True)]):
+        if key == NAME or not table[key]:  # the objects around the entry, if nothing else is left
+            del table[key]
+    return render(document, text, is_toml=host.is_toml).encode()
 
 
 def _target(
     host: Host, values: Mapping[str, Any], current: dict[str, Any] | None, server: Server
 ) -> dict[str, Any]:
-    """Our entry as it is to be: what a person added to it stays."""
-    if current is None:
-        is_usual = _keys(host, values) == host.keys
-        return {**host.entry(server), **(host.once if is_usual else {})}
+    """Our entry as it is to be: what a person added to one of the same transport stays."""
     wanted = host.entry(server)
+    if current is None or bool(_address(current)) != bool(server.url):
+        is_usual = _keys(host, values) == host.keys
+        return {**wanted, **(host.once if is_usual else {})}
+    target = dict(current)
     if server.command:
         command = _merge_command(current, server)
         wanted = host.entry(server._replace(command=command, bank=(), tools=""))
-    kept = current if server.command or host.is_toml else _headers(current, wanted)
-    target = {key: value for key, value in kept.items() if _stays(host, key, current, wanted)}
+    elif server.token_env or _origin(_address(current)) != _origin(server.url):
+        # A token is for one server only.
+        target.pop("bearer_token_env_var", None)
+        headers = target.pop("headers", None)
+        if isinstance(headers, dict):
+            kept = {key: headers[key] for key in headers if key.lower() != "authorization"}
+            target |= {"headers": kept} if kept else {}
     for key, value in wanted.items():
-        old = kept.get(key)
+        old = target.get(key)
         is_table = isinstance(old, dict) and isinstance(value, dict)
         target[key] = {**old, **value} if is_table else value  # type: ignore[dict-item]
     return target
 
 
-def _stays(host: Host, key: str, current: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a key of our entry has a place beside what is to be in it."""
-    if key in wanted:
-        return True
-    is_command = "command" in wanted
-    foreign = host.only_address if is_command else host.only_command
-    if any(fnmatch.fnmatchcase(key, pattern) for pattern in foreign):
-        return False
-    if key == "headers":
-        return not is_command
-    if key == "bearer_token_env_var":
-        return _is_same_server(current, wanted)
-    return key not in host.written
+def _address(entry: Mapping[str, Any]) -> str:
+    """The address of a server in an entry; empty for one that is started by a command."""
+    return str(entry.get("httpUrl") or entry.get("url") or "")
 
 
-def _headers(current: dict[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry without a token that is not for the server it is to call."""
-    headers = current.get("headers")
-    is_new = "headers" in wanted or not _is_same_server(current, wanted)
-    if not isinstance(headers, dict) or not is_new:
-        return current
-    known = wanted.get("headers", {})
-    left = {
-        key: value
-        for key, value in headers.items()
-        if key in known or key.lower() != "authorization"
-    }
-    rest = {**current, "headers": left}
-    return rest if left else {key: value for key, value in rest.items() if key != "headers"}
-
-
-def _is_same_server(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether both are addresses of one machine, so that a token for the one is for the other."""
-    origins = set()
-    for entry in (current, wanted):
-        url = entry.get("httpUrl") or entry.get("url")
-        try:
-            origins.add(urlsplit(str(url))[:2] if url else object())
-        except ValueError:
-            return False
-    return len(origins) == 1
+def _origin(url: str) -> tuple[str, ...]:
+    """The scheme and the server of an address; nothing for what is none."""
+    try:
+        return urlsplit(url)[:2]
+    except ValueError:
+        return ()
 
 
 # The command in the entry

@@ -33,16 +33,12 @@ class Host(NamedTuple):
     project: tuple[str, ...]  # the same in a project; none: it has no such file
     keys: tuple[str, ...]  # where the servers are in it
     entry: Callable[[Server], dict[str, Any]]
-    written: tuple[str, ...]  # every key an entry of ours may have
     check: str  # how a person sees that it works
     command: str = ""  # by which it is started from a shell; none: it is not
     once: Mapping[str, Any] = {}  # written with a new entry, then the person's to change
     is_toml: bool = False
     remote: bool = True  # whether its file can name a server at an address
     own_path: bool = False  # whether it is started without the PATH of a shell
-    # Keys that it refuses beside an address, and beside a command; `x*` is all that starts so.
-    only_command: tuple[str, ...] = ()
-    only_address: tuple[str, ...] = ()
 
 
 def find_host(host: Host, env: Mapping[str, str]) -> str:
@@ -146,7 +142,6 @@ HOSTS: Final[Mapping[str, Host]] = {
         (".mcp.json",),
         ("mcpServers",),
         _for_claude,
-        ("type", "command", "args", "url", "headers"),
         "Start a new session; /mcp lists retain.",
         "claude",
     ),
@@ -156,12 +151,9 @@ HOSTS: Final[Mapping[str, Host]] = {
         (".codex/config.toml",),
         ("mcp_servers",),
         _for_codex,
-        ("command", "args", "url", "bearer_token_env_var"),
         "Start a new session; /mcp lists retain.",
         "codex",
         is_toml=True,
-        only_command=("command", "args", "env", "env_vars", "cwd"),
-        only_address=("url", "bearer_token*", "http_headers", "env_http_headers", "oauth*"),
     ),
     "cursor": Host(
         "Cursor",
@@ -169,7 +161,6 @@ HOSTS: Final[Mapping[str, Host]] = {
         (".cursor/mcp.json",),
         ("mcpServers",),
         _for_cursor,
-        ("type", "command", "args", "url", "headers"),
         "Restart Cursor; its settings list retain among the MCP servers.",
         "cursor",
     ),
@@ -179,7 +170,6 @@ HOSTS: Final[Mapping[str, Host]] = {
         (".gemini/settings.json",),
         ("mcpServers",),
         _for_gemini,
-        ("type", "command", "args", "url", "httpUrl", "headers"),
         "Start a new session; /mcp lists retain.",
         "gemini",
     ),
@@ -194,7 +184,6 @@ HOSTS: Final[Mapping[str, Host]] = {
         ),
         ("mcp",),
         _for_opencode,
-        ("type", "command", "url", "headers"),
         "Start a new session; `opencode mcp list` lists retain.",
         "opencode",
         once={"enabled": True},
@@ -205,7 +194,6 @@ HOSTS: Final[Mapping[str, Host]] = {
         (),
         ("mcpServers",),
         _started,
-        ("command", "args"),
         "Quit Claude Desktop and open it again; its developer settings list retain.",
         remote=False,
         own_path=True,
