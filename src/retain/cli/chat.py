@@ -100,10 +100,13 @@ def _drop_lost_streams() -> None:
             os.close(nowhere)
 
 
-def _open_chat(args: Args, ask: Asker | None) -> contextlib.closing[Chat]:
+def _open_chat(
+    args: Args, ask: Asker | None, *, is_question: bool = False
+) -> contextlib.closing[Chat]:
     from retain.talk.chat import Chat
 
-    return contextlib.closing(Chat(open_app(args, stays=True), ask=ask, model=args.model))
+    app = open_app(args, stays=True)
+    return contextlib.closing(Chat(app, ask=ask, model=args.model, is_question=is_question))
 
 
 def _chat_in_lines(args: Args) -> int:
@@ -173,7 +176,7 @@ def _ask(args: Args) -> Output:
         question, piped = piped, ""
     if not question:
         raise UsageError("there is no question", hint='retain ask "What did we decide?"')
-    with _open_chat(args, _typed_lines()[1]) as chat:
+    with _open_chat(args, _typed_lines()[1], is_question=True) as chat:
         talk = Plain(chat, sys.stdout, sys.stderr, is_quiet=args.quiet)
 
         async def exchange() -> Exchange:

@@ -42,6 +42,7 @@ class Chat:
     """Everything one person talks with, and the conversation they are in.
 
     `ask` puts a tool's question to the person; without it nothing that needs their word is done.
+    With `is_question`, what is said is listed apart from conversations.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class Chat:
         ask: Asker | None = None,
         env: Mapping[str, str] | None = None,
         model: str = "",
+        is_question: bool = False,
     ) -> None:
         self.app = app
+        self._is_question = is_question
         self.env = os.environ if env is None else env
         self.turn = threading.RLock()
         self.profile = Profile(app)
@@ -107,13 +110,13 @@ class Chat:
         if self._conversation is None:
             self._conversation = Conversation(
                 self.app,
-                self.sessions,
                 self.profile,
                 self.model,
                 self.toolbox,
                 session=self._resumed,
                 turn=self.turn,
                 untold=self._notices,
+                is_question=self._is_question,
             )
         return self._conversation
 

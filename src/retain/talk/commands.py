@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _EXCERPT: Final = 200
 _LISTED: Final = 15
+_QUESTIONS: Final = 5
 _OFFERED: Final = 40
 
 
@@ -185,24 +186,32 @@ class Commands:
 
     async def _sessions(self, words: str) -> Shown:
         def work() -> str:
-            with banks(self._chat.app, self._chat.sessions) as stores:
-                found = [
-                    one._replace(id=f"{before}{one.id}")
-                    for before, store in stores.items()
-                    for one in store.list(_LISTED, words)
-                ]
-            found = sorted(found, key=lambda one: one.updated_at, reverse=True)[:_LISTED]
-            if not found:
+            lines = self._list_sessions(words, is_question=False)
+            questions = self._list_sessions(words, is_question=True)
+            if not lines and not questions:
                 return "No conversations yet." if not words else "No conversation speaks of that."
-            lines = [
-                f"- `{one.id}`  {one.updated_at[:10]}  {_line(one.title or 'New session', 60)}"
-                f"  ({one.messages} message{'' if one.messages == 1 else 's'})"
-                for one in found
-            ]
-            ending = "Use `/resume ID` to go on with one; its beginning is enough."
-            return "\n".join(["Recent sessions:", "", *lines, "", ending])
+            text = ["Recent sessions:", "", *lines, ""] if lines else []
+            text += ["Single questions (`retain ask`):", "", *questions[:_QUESTIONS], ""] * bool(
+                questions
+            )
+            text.append("Use `/resume ID` to go on with one; its beginning is enough.")
+            return "\n".join(text)
 
         return await self._away(work)
+
+    def _list_sessions(self, words: str, *, is_question: bool) -> list[str]:
+        with banks(self._chat.app, self._chat.sessions) as stores:
+            sessions = [
+                session._replace(id=f"{before}{session.id}")
+                for before, store in stores.items()
+                for session in store.list(_LISTED, words, is_question=is_question)
+            ]
+        sessions.sort(key=lambda session: session.updated_at, reverse=True)
+        return [
+            f"- `{one.id}`  {one.updated_at[:10]}  {_line(one.title or 'New session', 60)}"
+            f"  ({one.messages} message{'' if one.messages == 1 else 's'})"
+            for one in sessions[:_LISTED]
+        ]
 
     async def _memories(self, words: str) -> Shown:
         def work() -> str:

@@ -47,7 +47,6 @@ from retain.text.sizes import count_tokens
 if TYPE_CHECKING:
     from retain.app import App
     from retain.sessions.model import Session
-    from retain.sessions.store import Sessions
     from retain.talk.models import Model
     from retain.talk.profile import Profile
     from retain.talk.tools import Toolbox
@@ -72,7 +71,6 @@ class Conversation:
     def __init__(
         self,
         app: App,
-        sessions: Sessions,
         profile: Profile,
         model: Model,
         toolbox: Toolbox,
@@ -80,18 +78,20 @@ class Conversation:
         session: Session | None = None,
         turn: threading.RLock | None = None,
         untold: Iterable[ChatEvent] = (),
+        is_question: bool = False,
     ) -> None:
-        self.app, self.sessions, self.profile = app, sessions, profile
+        self.app, self.sessions, self.profile = app, app.sessions, profile
         self.model, self.toolbox = model, toolbox
         self.session = session
+        self._is_question = is_question
         self.prompt: Prompt | None = None
         self.spent = Usage(0, 0)
-        self.retention = Retention(app, sessions)
+        self.retention = Retention(app, self.sessions)
         self._is_taken_up = session is not None
         toolbox.own.clear()  # calls of another conversation may have the same names
         self._turn = turn or threading.RLock()
         self._most_tokens = 0  # of a reply, as it is configured
-        self._summaries = Summaries(app, sessions, self.away, session)
+        self._summaries = Summaries(app, self.sessions, self.away, session)
         # What happened when nobody listened any more; it comes with the next message.
         self._untold: list[ChatEvent] = list(untold)
         self._is_unsent_told = False
@@ -168,7 +168,9 @@ class Conversation:
             except NotFound:  # another window has deleted it
                 self.session = None
         if self.session is None:
-            self.session = self.sessions.create(full_name(self.model))
+            self.session = self.sessions.create(
+                full_name(self.model), is_question=self._is_question
+            )
             self._say(self.session, text)
 
     def _say(self, session: Session, text: str) -> None:

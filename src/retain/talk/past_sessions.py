@@ -114,9 +114,8 @@ def _passages(
         name = f"{before}{hit.session_id}"
         if name == own or hit.message in quoted:
             continue
-        said = [one for one in store.messages(hit.session_id) if one.content.strip()]
-        at = next((at for at, one in enumerate(said) if one.id == hit.message), 0)
-        near = said[max(at - 1, 0) : at + 2]
+        around = sorted(store.neighbours(hit.message), key=lambda message: message.id)
+        near = [message for message in around if message.content.strip()]
         quoted.update(one.id for one in near)
         texts = [f"{_SPEAKERS.get(one.role, 'Summary')}: {_quote(one, question)}" for one in near]
         yield f"- {hit.timestamp[:10]} · {_one_line(hit.title)} ({name}): {' / '.join(texts)}"
