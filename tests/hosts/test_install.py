@@ -116,7 +116,7 @@ def test_entry_is_made_kept_and_taken_away(host: str, scope: str, home: Path) ->
     assert planned(host, None, scope).is_done
 
 
-@pytest.mark.parametrize("host", [host for host in HOSTS if HOSTS[host].remote])
+@pytest.mark.parametrize("host", [host for host in HOSTS if HOSTS[host].url_key])
 def test_address_and_the_name_of_the_token_are_written_as_the_host_reads_them(
     host: str, home: Path
 ) -> None:
@@ -133,7 +133,7 @@ def test_desktop_takes_no_address_and_no_project() -> None:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_change_of_transport_leaves_nothing_of_the_other(host: str, home: Path) -> None:
-    if not HOSTS[host].remote:
+    if not HOSTS[host].url_key:
         return
     installed(host, REMOTE)
     installed(host, LOCAL)

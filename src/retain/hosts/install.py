@@ -82,7 +82,7 @@ def _masked_lines(name: str, data: bytes | None) -> list[str]:
 def plan(name: str, scope: str, env: Mapping[str, str], server: Server | None, *, cwd: str) -> Plan:
     """Plan the change after which a host knows this server; without one, none of ours."""
     host = HOSTS[name]
-    if server and server.url and not host.remote:
+    if server and server.url and not host.url_key:
         raise UsageError(
             f"{host.title} takes no address from its file",
             hint="Leave --http out, or add the address in its settings, under Connectors.",
@@ -173,7 +173,7 @@ def _backup_path(path: str, scope: str, env: Mapping[str, str]) -> str:
 def _paths(host: Host, scope: str, env: Mapping[str, str], cwd: str) -> list[str]:
     """The files a host reads in that scope, the usual one first."""
     if scope == "user":
-        return [os.path.abspath(path) for path in host.user(env)]
+        return [os.path.abspath(path) for path in host.user_files(env)]
     if not host.project:
         raise UsageError(f"{host.title} has no configuration of a project's own")
     root = _project(cwd, env, host.project)

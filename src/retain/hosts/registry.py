@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 NAME: Final = "retain"  # what our entry is called in every host
+_CHECK: Final = "Start a new session; /mcp lists retain."
 
 
 class Server(NamedTuple):
@@ -29,153 +30,107 @@ class Host(NamedTuple):
     """A program that agents run in."""
 
     title: str
-    user: Callable[[Mapping[str, str]], tuple[str, ...]]  # its files; the first is made if none is
+    files: tuple[str, ...]  # below the folders of `_folders`; the first is made if none is there
     project: tuple[str, ...]  # the same in a project; none: it has no such file
     keys: tuple[str, ...]  # where the servers are in it
-    entry: Callable[[Server], dict[str, Any]]
-    check: str  # how a person sees that it works
+    check: str = _CHECK  # how a person sees that it works
     command: str = ""  # by which it is started from a shell; none: it is not
+    types: tuple[str, str] | None = None  # the `type` of a server that is started, and called
+    url_key: str = "url"  # empty: its file cannot name a server at an address
+    variable: str = "${NAME}"  # how it spells a variable; a file in TOML has a key for the token
+    has_argv: bool = False  # whether `command` is the whole command, not the program alone
     once: Mapping[str, Any] = {}  # written with a new entry, then the person's to change
     is_toml: bool = False
-    remote: bool = True  # whether its file can name a server at an address
     own_path: bool = False  # whether it is started without the PATH of a shell
+
+    def user_files(self, env: Mapping[str, str]) -> list[str]:
+        """The files of a person's own configuration, the usual one first."""
+        return [file.format(**_folders(env)) for file in self.files]
+
+    def entry(self, server: Server) -> dict[str, Any]:
+        """A new entry for a server."""
+        entry: dict[str, Any] = {"type": self.types[bool(server.url)]} if self.types else {}
+        if server.url:
+            entry[self.url_key] = server.url
+            if server.token_env and self.is_toml:
+                entry["bearer_token_env_var"] = server.token_env
+            elif server.token_env:
+                variable = self.variable.replace("NAME", server.token_env)
+                entry["headers"] = {"Authorization": f"Bearer {variable}"}
+        elif self.has_argv:
+            entry["command"] = list(server.argv)
+        else:
+            entry |= {"command": server.argv[0], "args": list(server.argv[1:])}
+        return entry
+
+
+def _folders(env: Mapping[str, str]) -> dict[str, str]:
+    """The folders in which hosts keep their files."""
+    home = env.get("HOME") or os.path.expanduser("~")
+    config = env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    desktop = {
+        "darwin": os.path.join(home, "Library", "Application Support"),
+        "win32": env.get("APPDATA") or os.path.join(home, "AppData", "Roaming"),
+    }
+    return {
+        "home": home,
+        "config": config,
+        "claude": env.get("CLAUDE_CONFIG_DIR") or home,
+        "codex": env.get("CODEX_HOME") or os.path.join(home, ".codex"),
+        "gemini": env.get("GEMINI_CLI_HOME") or home,
+        "desktop": desktop.get(sys.platform, config),
+    }
 
 
 def find_host(host: Host, env: Mapping[str, str]) -> str:
     """What shows that a host is on this machine, its command or its files; empty: nothing does."""
     import shutil
 
-    if host.command and (there := shutil.which(host.command, path=env.get("PATH"))):
-        return there
-    folders = [os.path.dirname(path) for path in host.user(env)]
-    kept = [*host.user(env), *(one for one in folders if one != _home(env))]
-    return next((one for one in kept if os.path.exists(one)), "")
-
-
-def _home(env: Mapping[str, str]) -> str:
-    return env.get("HOME") or os.path.expanduser("~")
-
-
-def _config(env: Mapping[str, str]) -> str:
-    return env.get("XDG_CONFIG_HOME") or os.path.join(_home(env), ".config")
-
-
-def _claude_code(env: Mapping[str, str]) -> tuple[str, ...]:
-    return (os.path.join(env.get("CLAUDE_CONFIG_DIR") or _home(env), ".claude.json"),)
-
-
-def _codex(env: Mapping[str, str]) -> tuple[str, ...]:
-    folder = env.get("CODEX_HOME") or os.path.join(_home(env), ".codex")
-    return (os.path.join(folder, "config.toml"),)
-
-
-def _cursor(env: Mapping[str, str]) -> tuple[str, ...]:
-    return (os.path.join(_home(env), ".cursor", "mcp.json"),)
-
-
-def _gemini(env: Mapping[str, str]) -> tuple[str, ...]:
-    folder = env.get("GEMINI_CLI_HOME") or _home(env)
-    return (os.path.join(folder, ".gemini", "settings.json"),)
-
-
-def _opencode(env: Mapping[str, str]) -> tuple[str, ...]:
-    folder = os.path.join(_config(env), "opencode")
-    return (os.path.join(folder, "opencode.json"), os.path.join(folder, "opencode.jsonc"))
-
-
-def _claude_desktop(env: Mapping[str, str]) -> tuple[str, ...]:
-    folders = {
-        "darwin": os.path.join(_home(env), "Library", "Application Support"),
-        "win32": env.get("APPDATA") or os.path.join(_home(env), "AppData", "Roaming"),
-    }
-    folder = folders.get(sys.platform) or _config(env)
-    return (os.path.join(folder, "Claude", "claude_desktop_config.json"),)
-
-
-def _started(server: Server) -> dict[str, Any]:
-    return {"command": server.argv[0], "args": list(server.argv[1:])}
-
-
-def _bearer(server: Server, variable: str) -> dict[str, Any]:
-    """The header that carries the token, with the variable as the host spells it."""
-    if not server.token_env:
-        return {}
-    return {"headers": {"Authorization": f"Bearer {variable.replace('NAME', server.token_env)}"}}
-
-
-def _for_claude(server: Server) -> dict[str, Any]:
-    if server.url:
-        return {"type": "http", "url": server.url, **_bearer(server, "${NAME}")}
-    return {"type": "stdio", **_started(server)}
-
-
-def _for_codex(server: Server) -> dict[str, Any]:
-    if server.url:
-        token = {"bearer_token_env_var": server.token_env} if server.token_env else {}
-        return {"url": server.url, **token}
-    return _started(server)
-
-
-def _for_cursor(server: Server) -> dict[str, Any]:
-    if server.url:
-        return {"url": server.url, **_bearer(server, "${env:NAME}")}
-    return _started(server)
-
-
-def _for_gemini(server: Server) -> dict[str, Any]:
-    if server.url:
-        # Its older versions take `url` for another protocol, and newer ones still take this.
-        return {"httpUrl": server.url, **_bearer(server, "${NAME}")}
-    return _started(server)
-
-
-def _for_opencode(server: Server) -> dict[str, Any]:
-    if server.url:
-        return {"type": "remote", "url": server.url, **_bearer(server, "{env:NAME}")}
-    return {"type": "local", "command": list(server.argv)}
+    if host.command and (program := shutil.which(host.command, path=env.get("PATH"))):
+        return program
+    files = host.user_files(env)
+    folders = [os.path.dirname(path) for path in files]
+    signs = [*files, *(folder for folder in folders if folder != _folders(env)["home"])]
+    return next((path for path in signs if os.path.exists(path)), "")
 
 
 HOSTS: Final[Mapping[str, Host]] = {
     "claude-code": Host(
         "Claude Code",
-        _claude_code,
+        ("{claude}/.claude.json",),
         (".mcp.json",),
         ("mcpServers",),
-        _for_claude,
-        "Start a new session; /mcp lists retain.",
-        "claude",
+        command="claude",
+        types=("stdio", "http"),
     ),
     "codex": Host(
         "Codex",
-        _codex,
+        ("{codex}/config.toml",),
         (".codex/config.toml",),
         ("mcp_servers",),
-        _for_codex,
-        "Start a new session; /mcp lists retain.",
-        "codex",
+        command="codex",
         is_toml=True,
     ),
     "cursor": Host(
         "Cursor",
-        _cursor,
+        ("{home}/.cursor/mcp.json",),
         (".cursor/mcp.json",),
         ("mcpServers",),
-        _for_cursor,
         "Restart Cursor; its settings list retain among the MCP servers.",
-        "cursor",
+        command="cursor",
+        variable="${env:NAME}",
     ),
     "gemini": Host(
         "Gemini CLI",
-        _gemini,
+        ("{gemini}/.gemini/settings.json",),
         (".gemini/settings.json",),
         ("mcpServers",),
-        _for_gemini,
-        "Start a new session; /mcp lists retain.",
-        "gemini",
+        command="gemini",
+        url_key="httpUrl",  # older versions take `url` for another protocol
     ),
     "opencode": Host(
         "OpenCode",
-        _opencode,
+        ("{config}/opencode/opencode.json", "{config}/opencode/opencode.jsonc"),
         (
             "opencode.json",
             "opencode.jsonc",
@@ -183,19 +138,20 @@ HOSTS: Final[Mapping[str, Host]] = {
             ".opencode/opencode.jsonc",
         ),
         ("mcp",),
-        _for_opencode,
         "Start a new session; `opencode mcp list` lists retain.",
-        "opencode",
+        command="opencode",
+        types=("local", "remote"),
+        variable="{env:NAME}",
+        has_argv=True,
         once={"enabled": True},
     ),
     "claude-desktop": Host(
         "Claude Desktop",
-        _claude_desktop,
+        ("{desktop}/Claude/claude_desktop_config.json",),
         (),
         ("mcpServers",),
-        _started,
         "Quit Claude Desktop and open it again; its developer settings list retain.",
-        remote=False,
+        url_key="",
         own_path=True,
     ),
 }
