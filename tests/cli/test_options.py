@@ -338,6 +338,9 @@ def test_help_is_printed_on_stdout() -> None:
 @pytest.mark.parametrize(
     "words, text",
     [
+        ("-v", "`retain` does not take -v"),
+        ("--foo", "`retain` does not take --foo"),
+        ("--limit 3", "`retain` does not take --limit"),
         ("update note", "nothing to change"),
         ("append note --content -", "no text to add"),
         ("append note -", "no text to add"),

@@ -267,6 +267,7 @@ class Args(argparse.Namespace):
     """What a call asks for: the options every command takes, and the command's own."""
 
     run: Run | None = None
+    called = "retain"
     close: Callable[[], None] = staticmethod(lambda: None)
     bank: str | None = None
     local = False
@@ -301,7 +302,7 @@ def build(names: Iterable[str] = COMMANDS) -> Parser:
     """Build the parser, with the arguments of these commands filled in."""
     parser = Parser(prog="retain", add_help=False)
     parser.add_argument("-h", "--help", action="store_true")
-    parser.add_argument("--version", action="version", version=f"retain {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"retain {__version__}")
     _COMMON(parser)
     # Given its name, argparse need not lay out a usage line to find it.
     choices = parser.add_subparsers(dest="command", metavar="command", prog="retain")
@@ -385,19 +386,17 @@ def parse(argv: Sequence[str]) -> Args:
         if word.startswith("--") and word.endswith("=--"):
             raise UsageError(f"{word} gives no value")  # argparse would take it for an empty list
     names = argv[at : at + 1]
-    if names and names[0] not in COMMANDS:
-        raise _unknown_command(names[0])
     args = Args()
+    if names and names[0] not in COMMANDS:
+        _, rest = build([]).parse_known_args(argv[:at], args)
+        raise _not_taken(args, rest) if rest else _unknown_command(names[0])
     # What stands before the command is the command's.
     _, rest = build(names).parse_known_args([*names, *argv[:at], *argv[at + 1 :]], args)
     if "words" in args and not any(word.startswith("-") for word in rest):
         args.words = [*args.words, *rest]  # argparse takes no more of them after an option
         rest = []
     if rest:
-        raise UsageError(
-            f"`{args.called}` does not take {' '.join(rest)}",
-            hint=f"`{args.called} --help` shows how it is called.",
-        )
+        raise _not_taken(args, rest)
     if args.bank == "":
         raise UsageError("--bank needs a path")
     args.json = args.json or args.format == "json"
@@ -413,6 +412,11 @@ def command_position(argv: Sequence[str]) -> int:
         elif not word.startswith("-"):
             return at
     return len(argv)
+
+
+def _not_taken(args: Args, rest: Sequence[str]) -> UsageError:
+    message = f"`{args.called}` does not take {' '.join(rest)}"
+    return UsageError(message, hint=f"`{args.called} --help` shows how it is called.")
 
 
 def _unknown_command(name: str) -> UsageError:
