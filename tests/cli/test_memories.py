@@ -29,6 +29,12 @@ def test_words_that_name_no_file_are_the_text(words: tuple[str, ...]) -> None:
     assert content("port") == "the port is 8080\n"
     done("append port --collection memories also 8081")
     assert content("port") == "the port is 8080\n\nalso 8081\n"
+    done("update port the port --tags net is 8082")
+    assert content("port") == "the port is 8082\n"
+    done("update", "port", "--content", "the port is 8080")
+    assert content("port") == "the port is 8080\n"
+    assert call("update port --content 8080").code == 3
+    assert json.loads(done("brief --json port --limit 3 8080"))["query"] == "port 8080"
     hits = json.loads(done("search --json port --limit 3 8080"))
     assert (hits["query"], [hit["id"] for hit in hits["hits"]]) == ("port 8080", ["port"])
 
@@ -41,7 +47,7 @@ def test_a_file_is_read_and_a_missing_one_is_missed(home: Path) -> None:
         ran = call("put", path)
         assert (ran.code, f"there is no file {path}" in ran.err) == (3, True)
     ran = call("put", "my notes.md", "other.md")
-    assert (ran.code, "is a file, and other words" in ran.err) == (2, True)
+    assert (ran.code, "is a file, but other text" in ran.err) == (2, True)
     assert done("list --quiet") == "memories/a\n"
 
 
@@ -77,7 +83,7 @@ def test_several_are_deleted_or_none() -> None:
 
 def test_a_memory_moves_to_another_bank(home: Path) -> None:
     done("put - --id a", input="text")
-    assert "What it was is in the trash as: " in call("move a --to global --id mine").err
+    assert "The original is in the trash: " in call("move a --to global --id mine").err
     assert content("mine") == "text"
     assert done("list --quiet --local") == ""
     assert done("list --quiet --global") == "memories/mine\n"

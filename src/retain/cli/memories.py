@@ -248,8 +248,11 @@ def _memories_table(memories: Sequence[Memory], successors: Mapping[str, str], e
 @command(
     "update",
     "ID",
+    either(
+        arg("words FILE", "the new text: a file, or the text itself", nargs="*", default=[]),
+        arg("--content FILE", "the same; - for stdin"),
+    ),
     "--collection",
-    arg("--content FILE", "the new text: a file, or - for stdin"),
     "metadata",
     flag("--merge-tags", "add --tags to the ones there, do not replace"),
     "--expect",
@@ -262,13 +265,14 @@ def _update(app: App, args: Args) -> Output:
     version. --metadata sets any other key, and null removes one.
 
       retain update gpu-patterns --content updated.md
+      retain update gpu-patterns "Tile to 32 threads."
       retain update gpu-patterns --tags metal,cuda --merge-tags
       retain update gpu-patterns --metadata '{"priority": "high", "draft": null}'
       retain update gpu-patterns --content new.md --expect 3f2a9c01
     """
-    text = None if args.content is None else read_memory_text(app, args.content)
+    text, note = _read_input(app, args) if args.words or args.content is not None else (None, "")
     options = {**args.pick("collection merge_tags"), **parse_fields(args)}
-    return written_output(app.update(args.ref, text, expect=args.expect or "", **options))
+    return written_output(app.update(args.ref, text, expect=args.expect or "", **options), note)
 
 
 @command(
@@ -288,10 +292,7 @@ def _append(app: App, args: Args) -> Output:
       echo "- Metal 3 has mesh shaders" | retain append gpu-patterns -
       retain append gpu-patterns more.md
     """
-    if args.content is None:
-        text, note = _read_words(app, args.words)
-    else:
-        text, note = read_memory_text(app, args.content), ""
+    text, note = _read_input(app, args)
     options = args.pick("collection allow_secret")
     return written_output(app.append(args.ref, text, expect=args.expect or "", **options), note)
 
@@ -324,7 +325,7 @@ def _move(
         if root == app.location.root:
             raise UsageError(f"{ref} is in {root} already", unchanged="Nothing was moved.")
         written, deleted = app.move_over(address, other, to_collection=collection, to_id=new)
-    return written_output(written, f"What it was is in the trash as: {deleted.trashed.path}")
+    return written_output(written, f"The original is in the trash: {deleted.trashed.path}")
 
 
 @command(
@@ -386,6 +387,13 @@ def parse_fields(args: Args) -> dict[str, Any]:
     return {**args.pick("type tags allow_secret"), "title": title, "metadata": fields}
 
 
+def _read_input(app: App, args: Args) -> tuple[str, str]:
+    """The text of --content, or that which words mean."""
+    if args.content is None:
+        return _read_words(app, args.words)
+    return read_memory_text(app, args.content), ""
+
+
 def _read_words(app: App, words: Sequence[str]) -> tuple[str, str]:
     """The text that words mean, and a note if it is the words themselves.
 
@@ -396,16 +404,21 @@ def _read_words(app: App, words: Sequence[str]) -> tuple[str, str]:
         return read_memory_text(app, source), ""
     if files := [word for word in words if os.path.lexists(word)]:
         raise UsageError(
-            f"{files[0]} is a file, and other words stand beside it",
+            f"{files[0]} is a file, but other text was given with it",
             unchanged="Nothing was stored.",
-            hint="Name one file, or write the text in quotes.",
+            hint="Name one file, or put the text in quotes.",
         )
     is_name = len(source.split()) == 1  # which may be that of a file, mistyped
-    return f"{source}\n", "There is no file of that name: the word is the text." * is_name
+    return f"{source}\n", "No file has that name, so the word was stored as the text." * is_name
 
 
 def read_memory_text(app: App, source: str) -> str:
-    """The text of a memory, in a file or on standard input, as large as the bank allows."""
+    """The text of a memory, in a file or on standard input, as large as the bank allows.
+
+    Several words that name no file are the text itself.
+    """
+    if len(source.split()) > 1 and not os.path.lexists(source):
+        return f"{source}\n"
     return read_text(source, app.config.number("memory.max_bytes"))
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     "merge",
     arg("sources ID", "two memories or more: id or collection/id", nargs="+", completes="ref"),
     arg("--into NEW", "the id of the new memory", required=True),
-    arg("--content FILE", "its text: a file, or - for stdin", required=True),
+    arg("--content FILE", "its text: a file, - for stdin, or the text itself", required=True),
     arg("--collection NAME", "where to store it (default: where the first one is)"),
     "metadata",
     "--allow-secret",

@@ -55,7 +55,8 @@ def _search(app: App, args: Args) -> Output:
       retain search "auth" --filter priority=high --json | jq -r '.hits[].id'
       retain search --batch questions.txt > answers.jsonl
     """
-    if bool(args.words) == (args.batch is not None):
+    query = " ".join(args.words)
+    if bool(query.strip()) == (args.batch is not None):
         raise UsageError(
             "give a query or --batch FILE, one of the two",
             unchanged="Nothing was searched.",
@@ -69,7 +70,7 @@ def _search(app: App, args: Args) -> Output:
     if sys.stderr.isatty():  # someone is looking on: a first index should not seem to hang
         with Bar("Indexing") as bar:
             app.refresh(bar)
-    return _answer(app, " ".join(args.words), args.full, options)
+    return _answer(app, query, args.full, options)
 
 
 def _answer(app: App, query: str, full: bool, options: Mapping[str, Any]) -> Output:
@@ -187,11 +188,11 @@ def _explain(why: Mapping[str, Any] | None) -> list[str]:
 
 @command(
     "brief",
-    arg("query QUERY", "what you are about to do"),
+    arg("words QUERY", "what you are about to do", nargs="+"),
     arg("--budget N", "tokens it may have (2000)", default=2000),
     arg("--limit N", "memories (12)", default=12),
 )
-def _brief(app: App, query: str, budget: int, limit: int) -> Output:
+def _brief(app: App, args: Args, budget: int, limit: int) -> Output:
     """Pack the best hits into a token budget, for a prompt.
 
     What an agent should know before it starts: the best hits with title, date, source and a
@@ -201,6 +202,7 @@ def _brief(app: App, query: str, budget: int, limit: int) -> Output:
       retain brief "move the login to JWT"
       retain brief "GPU kernels" --budget 800 --json
     """
+    query = " ".join(args.words)
     brief = app.brief(query, budget, limit)
     message = "Nothing fits well enough; `retain search` lists what is nearest."
     if brief.left_out:
