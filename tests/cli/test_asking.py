@@ -13,7 +13,7 @@ from tests.cli.door import answered, call, done
 @pytest.mark.parametrize(
     "words, question",
     [
-        ("trash empty", "Destroy 1 trashed file(s) for good? [y/N]"),
+        ("trash empty", "Destroy 1 trashed file for good? [y/N]"),
         ("sessions delete latest", "Move session_1 (Chisels, 1 message) to the trash? [y/N]"),
     ],
 )

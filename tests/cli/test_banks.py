@@ -40,14 +40,14 @@ def test_init_elsewhere_makes_that_bank(home: Path) -> None:
     )
     done("put", "-", "--id", "x", "--bank", "a b/c", input="x")
     ran = call("delete", "x", "--bank", "a b/c")
-    assert "retain restore --trash x --bank 'a b/c'\n" in ran.err
+    assert "retain restore x --bank 'a b/c'\n" in ran.err
     done("restore", "--trash", "x", "--bank", "a b/c")
 
 
 def test_hint_after_a_delete_leads_to_the_same_bank(home: Path) -> None:
     done("init")
     done("put - --id x --global", input="x")
-    assert "--trash x --global\n" in call("delete x --global").err
+    assert "restore x --global\n" in call("delete x --global").err
 
 
 def test_text_cannot_name_its_own_author_or_id(home: Path) -> None:

@@ -82,3 +82,7 @@ def test_a_bank_has_no_name_by_a_path_from_anywhere(value: str, home: Path) -> N
     assert ran.code == 2
     assert "engine.banks is not understood" in ran.err
     assert not (home / ".retain/config.toml").exists()
+
+
+def test_config_alone_lists() -> None:
+    assert done("config") == done("config list")

@@ -358,8 +358,9 @@ def test_help_is_printed_on_stdout() -> None:
         ("trash empty --older-than soon", "not a time such as 90s"),
         ("list --bank=", "--bank needs a path"),
         ("put - --id=", "not a name"),
-        ("restore note --trash gone", "name the memory once"),
-        ("restore --version v1", "name one memory"),
+        ("restore --trash", "name a memory"),
+        ("restore --version v1", "name a memory"),
+        ("restore note gone --version v1", "about one memory"),
     ],
 )
 def test_calls_that_make_no_sense_are_refused_and_change_nothing(

@@ -484,6 +484,8 @@ def _explain(error: NotFound, ref: str, collection: str | None, banks: Sequence[
             )
     if near := banks[0].similar_ids(ref, collection):
         error.hint = f"Did you mean {' or '.join(near)}?"
+    elif near := banks[0].trash.similar_ids(ref):
+        error.hint = f"Did you mean {' or '.join(near)}, in the trash? `retain restore ID`"
     return error
 
 

@@ -134,6 +134,13 @@ class Trash:
                 return entry
         return None
 
+    def similar_ids(self, ref: str) -> list[str]:
+        """Ids of deleted memories that are like the one a reference names."""
+        import difflib
+
+        ids = dict.fromkeys(entry.id for entry in self.entries())
+        return difflib.get_close_matches(ref.rpartition("/")[2], ids, 3, 0.5)
+
     def read(self, entry: Trashed) -> Memory:
         """Return a deleted memory as it was."""
         with self.bank.open() as root, root.descend(TRASH, entry.collection) as folder:
@@ -144,9 +151,11 @@ class Trash:
         """Bring back the newest trashed memory of that id, or that very trash entry."""
         entry = self.find(wanted, collection)
         if entry is None:
+            near = self.similar_ids(wanted)
+            guess = f"Did you mean {' or '.join(near)}? " if near else ""
             raise NotFound(
                 f"there is no {wanted!r} in the trash of {self.bank.root}",
-                hint="`retain trash list` shows what can be brought back.",
+                hint=f"{guess}`retain trash list` shows what can be brought back.",
             )
         if entry.collection == CHATS:
             raise UsageError(

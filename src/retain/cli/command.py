@@ -484,6 +484,19 @@ class Output(NamedTuple):
     code: int = 0
 
 
+def combine(outputs: Sequence[Output]) -> Output:
+    """Several answers as one; a single one stays as it is."""
+    if len(outputs) == 1:
+        return outputs[0]
+    return Output(
+        [output.data for output in outputs],
+        "".join(_join(output.text) for output in outputs),
+        quiet="".join(_join(output.quiet or "") for output in outputs),
+        messages=[message for output in outputs for message in output.messages],
+        warnings=[warning for output in outputs for warning in output.warnings],
+    )
+
+
 def show(output: Output, args: Args) -> int:
     """Print an answer the way it was asked for, and return the exit code."""
     for line in output.stream or ():  # whoever reads along need not wait for the last

@@ -1,7 +1,7 @@
 """Read and change settings.
 
 Values come from, in rising order: defaults, your config, the project's, the environment.
-A project's config may set only the keys that `list` marks so.
+A project's config may set only the keys that `list` marks so. `retain config` alone lists.
 
   retain config list
   retain config get versioning.max_versions
@@ -20,14 +20,17 @@ import os
 from retain import config
 from retain.app import App
 from retain.categories import Rules
-from retain.cli.command import Output, arg, command, command_group, flag
+from retain.cli.command import Output, arg, command, flag
 from retain.cli.render import Table
 from retain.config import Scalar
 from retain.errors import ConfigError, NewerFormat, UsageError
 
 _KEY = arg("key KEY")
 
-command_group("config", about=__doc__)
+
+@command("config", about=__doc__)
+def _config(app: App) -> Output:
+    return _list(app, section="", every=False)
 
 
 @command("config get", _KEY)
@@ -100,7 +103,7 @@ def _list(app: App, section: str, every: bool) -> Output:
         if rows and not rows[-1][0].startswith(f"{_section(setting)}."):
             rows.append(("", "", "", ""))
         rows.append((setting.key, _format(value), origin, "yes" if setting.project else "no"))
-    more = f"{left_out} settings of engines are as they come: retain config list engine"
+    more = f"{left_out} engine settings at their defaults are not shown: retain config list engine"
     columns = ("Key", "Value", "From", "A project may set it")
     return Output(
         data,

@@ -5,7 +5,18 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from retain.cli.command import Args, Output, arg, command, confirm, either, flag, memory_arg, plural
+from retain.cli.command import (
+    Args,
+    Output,
+    arg,
+    combine,
+    command,
+    confirm,
+    either,
+    flag,
+    memory_arg,
+    plural,
+)
 from retain.cli.memories import versions_table, written_output
 from retain.cli.render import Table, colour_diff
 from retain.errors import UsageError
@@ -51,11 +62,11 @@ def _diff(app: App, ref: str, collection: str | None, older: str, newer: str) ->
 
 @command(
     "restore",
-    memory_arg(nargs="?"),
+    memory_arg(nargs="*", default=[]),
     "--collection",
     either(
         arg("--version V", "the text to bring back: v2, HEAD~1, a commit"),
-        arg("--trash ID", "the deleted memory to bring back", nargs="?", const=""),
+        arg("--trash ID", "the deleted memory to bring back", nargs="?", const=False),
     ),
     arg("--id NEW", "with --trash: under another id", dest="new", default=""),
 )
@@ -65,34 +76,42 @@ def _restore(app: App, args: Args) -> Output:
     Alone it makes a retired memory active again, or brings a deleted one back from the trash;
     with --version it brings an earlier text back, and the present one is not lost: it becomes
     the newest version. In a git work tree the restored file is committed, that one file alone,
-    if git has it already.
+    if git has it already. Where one of several is not found, none is restored.
 
       retain restore use-mysql
+      retain restore scratch-1 scratch-2
       retain restore gpu-patterns --version v2
       retain restore gpu-patterns --version HEAD~1
       retain restore --trash gpu-patterns
     """
-    ref, collection = args.ref, args.collection
-    if args.trash is not None:
-        if bool(args.trash) == bool(ref):
-            raise UsageError("with --trash, name the memory once: retain restore --trash ID")
-        written = app.untrash(args.trash or ref, collection=collection, to_id=args.new)
-    elif ref is None or args.new:
-        raise UsageError("name one memory: retain restore ID, with --version V for an older text")
-    elif args.version is not None:
-        written = app.restore(ref, args.version, collection=collection)
-    elif app.is_deleted(ref, collection):
-        written = app.untrash(ref, collection=collection)
-    else:
-        from retain.cli.lifecycle import restore_retired
+    names = [*args.ref, *filter(None, [args.trash])]
+    if not names:
+        hint = "`retain trash` lists what can be brought back."
+        raise UsageError("name a memory: retain restore ID", hint=hint)
+    if len(names) > 1 and (args.version is not None or args.new):
+        raise UsageError("--version and --id are about one memory")
+    if args.new and args.trash is None:
+        raise UsageError("--id goes with --trash")
+    for name in names if len(names) > 1 else []:
+        if not app.is_deleted(name, args.collection):
+            app.find_own(name, args.collection)
+    return combine([_restore_one(app, name, args) for name in names])
 
-        return restore_retired(app, ref, collection)
-    return written_output(written)
+
+def _restore_one(app: App, ref: str, args: Args) -> Output:
+    collection = args.collection
+    if args.version is not None:
+        return written_output(app.restore(ref, args.version, collection=collection))
+    if args.trash is not None or app.is_deleted(ref, collection):
+        return written_output(app.untrash(ref, collection=collection, to_id=args.new))
+    from retain.cli.lifecycle import restore_retired
+
+    return restore_retired(app, ref, collection)
 
 
 @command(
     "trash",
-    arg("action", "what to do", choices=("list", "empty")),
+    arg("action", "what to do", choices=("list", "empty"), nargs="?", default="list"),
     arg("--older-than TIME", "with empty: only what is older, as 30d", default=0),
     flag("--yes", "with empty: do not ask"),
 )
@@ -101,7 +120,7 @@ def _trash(app: App, action: str, older_than: int, yes: bool) -> Output:
 
     Deleted memories wait in the bank's .trash/ until you empty it.
 
-      retain trash list
+      retain trash
       retain restore --trash gpu-patterns
       retain trash empty --older-than 30d
     """
@@ -124,8 +143,8 @@ def _trash(app: App, action: str, older_than: int, yes: bool) -> Output:
     number = sum(not before or entry.deleted_at < before for entry in app.trashed())
     if number and not yes:
         confirm(
-            f"Destroy {number} trashed file(s) for good?",
-            f"emptying the trash destroys {number} file(s) for good",
+            f"Destroy {plural(number, 'trashed file')} for good?",
+            f"emptying the trash destroys {plural(number, 'file')} for good",
             "Nothing was destroyed.",
         )
     gone = app.empty_trash(before)

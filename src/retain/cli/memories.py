@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -342,24 +343,27 @@ def _delete(app: App, args: Args) -> Output:
 
       retain delete gpu-patterns
       retain delete scratch-1 scratch-2
-      retain restore --trash gpu-patterns
+      retain restore scratch-1 scratch-2
     """
     if args.expect and len(args.ref) > 1:
         raise UsageError("--expect is about one memory", unchanged="Nothing was deleted.")
     memories = [app.find_own(ref, args.collection) for ref in args.ref]
     addresses = dict.fromkeys(memory.address for memory in memories)
     deleted = [app.delete(address, expect=args.expect or "") for address in addresses]
-    lines, restores = [], []
+    lines = []
     for trashed, commit, _ in deleted:
         lines += [f"Deleted memory: {trashed.id}", f"In the trash as: {trashed.path}"]
         lines += [f"Committed: {commit[:10]}"] if commit else []
-        restores.append(f"retain restore --trash {trashed.id}{same_bank(args)}")
     what = "it" if len(deleted) == 1 else "them"
+    names = {
+        memory.address if "/" in ref or args.collection else memory.id: None
+        for ref, memory in zip(args.ref, memories, strict=True)
+    }
     return Output(
         deleted[0] if len(args.ref) == 1 else deleted,
         lines,
         quiet="",
-        messages=[f"Bring {what} back with: {' && '.join(restores)}"],
+        messages=[f"Bring {what} back with: retain restore {shlex.join(names)}{same_bank(args)}"],
         warnings=[warning for item in deleted for warning in item.warnings],
     )
 
