@@ -30,8 +30,8 @@ class Stage:
 
     @property
     def chat(self) -> Chat:
-        assert self.app.desk
-        return self.app.desk.chat
+        assert self.app.controller
+        return self.app.controller.chat
 
     @property
     def text(self) -> str:

@@ -10,8 +10,8 @@ import pytest
 from textual.events import MouseScrollUp
 from textual.widgets.markdown import MarkdownFence
 
-from retain.chat import approving
-from retain.chat.pieces import Person, Tool
+from retain.chat import approval
+from retain.chat.widgets import Person, Tool
 from retain.talk.chat import Chat
 from retain.talk.events import Text
 from tests.chat.stage import Stage, played
@@ -342,13 +342,13 @@ def test_keys_typed_before_a_question_could_be_read_do_not_answer_it() -> None:
 def test_a_question_takes_no_answer_before_there_was_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(approving, "SETTLE_SECONDS", 3600)
+    monkeypatch.setattr(approval, "SETTLE_SECONDS", 3600)
 
     async def scene(stage: Stage) -> None:
         stage.server.says(claude("Looking.", needs("touch made")), claude("I see."))
         await stage.sends("Look")
         await stage.until(lambda: stage.app.query("#approving"))
-        panel = stage.app.query_one(approving.Approving)
+        panel = stage.app.query_one(approval.ApprovalPanel)
         for _ in range(3):  # each key comes when the question is nearly settled
             panel._since -= 3000
             await stage.pilot.press("y")
@@ -528,8 +528,8 @@ def test_the_arrow_keys_bring_back_what_was_said_also_in_earlier_sessions() -> N
         await stage.says("a later question")
 
     async def second(stage: Stage) -> None:
-        await stage.until(lambda: stage.app.entry.recollection.back("") is not None)
-        stage.app.entry.recollection.forward()
+        await stage.until(lambda: stage.app.entry.earlier.back("") is not None)
+        stage.app.entry.earlier.forward()
         await stage.types("half")
         await stage.pilot.press("up")
         assert stage.app.entry.text == "a later question"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from retain.chat import words
-from retain.chat.recollection import Recollection
+from retain.chat import texts
+from retain.chat.entry import InputHistory
 from retain.chat.screen import _fitting
 from retain.errors import NotFound
 from retain.talk.commands import told
@@ -40,7 +40,7 @@ def test_what_became_of_a_fact(saved: Saved, line: str) -> None:
 
 def test_an_error_is_one_line_with_its_hint() -> None:
     error = NotFound("no fact speaks\nof that", hint="`/memories` lists them.")
-    assert words.error(error) == "✗ No fact speaks of that. `/memories` lists them."
+    assert texts.error(error) == "✗ No fact speaks of that. `/memories` lists them."
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_an_error_is_one_line_with_its_hint() -> None:
     [(0, "0"), (999, "999"), (3210, "3.2k"), (195_400, "195k"), (1_000_000, "1M")],
 )
 def test_amounts_are_short(count: int, shown: str) -> None:
-    assert words.amount(count) == shown
+    assert texts.amount(count) == shown
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_status_says_as_much_as_fits(width: int, shown: str) -> None:
 
 
 def test_what_was_typed_is_gone_through_and_the_draft_is_kept() -> None:
-    typed = Recollection()
+    typed = InputHistory()
     assert typed.back("draft") is None
     typed.add("here")
     typed.add("here")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
 from textual import _ansi_sequences
@@ -11,11 +12,11 @@ from textual.keys import Keys
 from textual.message import Message
 from textual.widgets import TextArea
 
-from retain.chat.recollection import Recollection
-from retain.chat.words import inert
+from retain.chat.texts import inert
 
 _FOLD_LINES: Final = 12
 _FOLD_CHARS: Final = 1_500
+_MAX_HISTORY: Final = 500
 _NEWLINES: Final = ("shift+enter", "alt+enter", "ctrl+j")
 
 # Terminals without a protocol for it send Alt+Enter as an escape and a return, which would be
@@ -61,7 +62,7 @@ class Entry(TextArea):
             highlight_cursor_line=False,
             placeholder="Say something, or / for commands",
         )
-        self.recollection = Recollection()
+        self.earlier = InputHistory()
         self.has_suggestions = False
         self._folded: dict[str, str] = {}
         self._brought_back: str | None = None
@@ -142,7 +143,7 @@ class Entry(TextArea):
         if self.has_suggestions:
             self.post_message(self.Moved(-1))
         elif self._is_at_edge(top=True) and not select:
-            self._show(self.recollection.back(self.whole))
+            self._show(self.earlier.back(self.whole))
         else:
             super().action_cursor_up(select)
 
@@ -151,7 +152,7 @@ class Entry(TextArea):
         if self.has_suggestions:
             self.post_message(self.Moved(1))
         elif self._is_at_edge(top=False) and not select:
-            self._show(self.recollection.forward())
+            self._show(self.earlier.forward())
         else:
             super().action_cursor_down(select)
 
@@ -175,3 +176,50 @@ class Entry(TextArea):
 
 def _is_large(text: str) -> bool:
     return text.count("\n") >= _FOLD_LINES or len(text) > _FOLD_CHARS
+
+
+class InputHistory:
+    """Earlier inputs, the oldest first, and where among them the person is."""
+
+    def __init__(self) -> None:
+        self._earlier: list[str] = []
+        self._at: int | None = None
+        self._draft = ""
+
+    def load(self, texts: Iterable[str]) -> None:
+        """Put what earlier sessions have before what was typed in this one."""
+        mine = self._earlier
+        self._earlier = []
+        for text in [*texts, *mine]:
+            self._keep(text)
+        self._at = None
+
+    def add(self, text: str) -> None:
+        """Keep what was just sent, and be at the end again."""
+        self._keep(text)
+        self._at, self._draft = None, ""
+
+    def _keep(self, text: str) -> None:
+        if text.strip() and (not self._earlier or self._earlier[-1] != text):
+            self._earlier.append(text)
+            del self._earlier[:-_MAX_HISTORY]
+
+    def back(self, current: str) -> str | None:
+        """The input before; None where there is none. What is being written is kept."""
+        if self._at is None:
+            self._draft = current
+        at = len(self._earlier) if self._at is None else self._at
+        if at == 0:
+            return None
+        self._at = at - 1
+        return self._earlier[self._at]
+
+    def forward(self) -> str | None:
+        """The input after, in the end what was being written; None where that is shown."""
+        if self._at is None:
+            return None
+        self._at += 1
+        if self._at < len(self._earlier):
+            return self._earlier[self._at]
+        self._at = None
+        return self._draft

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from retain.chat import words
-from retain.chat.leaving import LEAVING_SECONDS, TWICE_SECONDS
+from retain.chat import texts
+from retain.chat.texts import LEAVING_SECONDS, TWICE_SECONDS
 from retain.errors import RetainError
 from retain.talk.approval import Answer, Question, choices
 from retain.talk.commands import Commands, Shown, is_command, named, told
@@ -124,7 +124,7 @@ def _asked(question: Question) -> str:
     said = [
         "",
         f"{flat(question.title)} It {flat(question.reason)}.",
-        words.inert(question.detail),
+        texts.inert(question.detail),
         *(
             f"  {key:<2}  {flat(one.label)}" + (f" ({flat(one.allows)})" if one.allows else "")
             for key, one in zip(_keys(question), choices(question), strict=True)
@@ -157,16 +157,16 @@ class Plain:
         self._out, self._err = out, err
         self._is_quiet = is_quiet
 
-    async def pipe(self, texts: Iterable[str]) -> int:
+    async def pipe(self, messages: Iterable[str]) -> int:
         """Do one thing after the other; 1 where one fails, which ends it.
 
         What follows a command was meant for what that was to do.
         """
-        for text in texts:
+        for text in messages:
             try:
                 shown = await self._take(text, is_command=bool(named(text)))
             except RetainError as error:
-                self._say(words.error(error))
+                self._say(texts.error(error))
                 return 1
             if shown.is_error:
                 return 1
@@ -186,9 +186,9 @@ class Plain:
                 if goes_on is None and stopping.is_twice:
                     break
                 if goes_on is None:
-                    self._say(f"\n{words.LEAVE_AGAIN}")
+                    self._say(f"\n{texts.LEAVE_AGAIN}")
             if self.chat.session:
-                self._say(f"\n{words.SAVING}")
+                self._say(f"\n{texts.SAVING}")
             if not await stopping.result(self._left()):
                 await self.chat.leave(0)
         finally:
@@ -210,7 +210,7 @@ class Plain:
         except BrokenPipeError:
             raise  # nobody reads the replies any more
         except (RetainError, OSError) as error:
-            self._say(words.error(error))
+            self._say(texts.error(error))
             return True
         return shown.action != "quit"
 
@@ -223,7 +223,7 @@ class Plain:
         if shown.is_error:
             self._say(f"✗ {shown.text}")
         elif shown.action != "quit":
-            self._write(f"{words.inert(shown.text)}\n")
+            self._write(f"{texts.inert(shown.text)}\n")
         return shown
 
     async def exchange(self, text: str, quoted: str = "", *, is_silent: bool = False) -> Exchange:
@@ -237,7 +237,7 @@ class Plain:
                     if isinstance(one, TextDelta):
                         answer.append(one.text)
                         if not is_silent:
-                            self._write(words.inert(one.text))
+                            self._write(texts.inert(one.text))
                     elif isinstance(one, Usage):
                         usage = _sum(usage, one)
                     elif isinstance(one, Assembled):
@@ -260,9 +260,9 @@ class Plain:
         if isinstance(happening, Notice):
             line = flat(happening.text)
         elif isinstance(happening, Retrying):
-            line = words.retrying(happening)
+            line = texts.retrying(happening)
         elif isinstance(happening, Finished):
-            line = words.finished(happening)
+            line = texts.finished(happening)
         elif isinstance(happening, ToolStarted):
             line = f"○ {flat(happening.summary)}"
         elif isinstance(happening, ToolDone):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.widgets import Markdown
 
-from retain.chat.words import inert
+from retain.chat.texts import inert
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,18 +18,17 @@ from textual.events import Resize
 from textual.widget import Widget
 from textual.widgets import Markdown, Static, TextArea
 
-from retain.chat import words
+from retain.chat import texts
 from retain.chat.driver import Driver
 from retain.chat.entry import Entry
-from retain.chat.leaving import LEAVING_SECONDS, TWICE_SECONDS
-from retain.chat.pieces import Note, Person, Tool
 from retain.chat.style import CSS
-from retain.chat.suggestions import Suggestions
+from retain.chat.texts import LEAVING_SECONDS, TWICE_SECONDS
+from retain.chat.widgets import Note, Person, Suggestions, Tool
 from retain.errors import RetainError
 from retain.text.sanitize import flat
 
 if TYPE_CHECKING:
-    from retain.chat.exchange import Desk
+    from retain.chat.controller import ChatController
     from retain.talk.approval import Answer, Question
     from retain.talk.chat import Chat
 
@@ -67,7 +66,7 @@ class Terminal(App[None]):
         super().__init__(driver_class=Driver)
         self.theme = _theme(os.environ)
         self.failure: Exception | None = None  # what is said once the screen is gone
-        self.desk: Desk | None = None
+        self.controller: ChatController | None = None
         self.ready = asyncio.Event()
         self.replying: asyncio.Task[None] | None = None
         self._open, self._resume = open_chat, resume
@@ -81,7 +80,7 @@ class Terminal(App[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="talk", can_focus=False):
-            yield Note(words.welcome(""), "welcome")
+            yield Note(texts.welcome(""), "welcome")
         with Vertical(id="below"):
             yield Static("", id="queued", markup=False)
             yield Suggestions()
@@ -108,20 +107,20 @@ class Terminal(App[None]):
 
     async def _load(self) -> None:
         try:
-            self.desk = await asyncio.to_thread(self._opened)
-            await self.desk.begin(self._resume)
+            self.controller = await asyncio.to_thread(self._opened)
+            await self.controller.begin(self._resume)
         except (RetainError, OSError) as error:
             self.failure = error
             self.exit()
             return
         self.ready.set()
         self.say_status()
-        await self.desk.warm_up()
+        await self.controller.warm_up()
 
-    def _opened(self) -> Desk:
-        from retain.chat.exchange import Desk  # loads the engine, which takes a moment
+    def _opened(self) -> ChatController:
+        from retain.chat.controller import ChatController  # loads the engine, which takes a moment
 
-        return Desk(self, self._open(self.ask))
+        return ChatController(self, self._open(self.ask))
 
     def _hear_signals(self) -> None:
         """End in order when the terminal goes, or the machine."""
@@ -204,10 +203,10 @@ class Terminal(App[None]):
         """Say how things are, in as much of a line as there is."""
         if self._hint:
             text = self._hint
-        elif self.desk is None:
+        elif self.controller is None:
             text = "loading…"
         else:
-            text = _fitting(self.desk.status(), self.size.width - 2)
+            text = _fitting(self.controller.status(), self.size.width - 2)
         with contextlib.suppress(Exception):  # the screen may be gone already
             self.query_one("#status", Static).update(text)
 
@@ -224,7 +223,7 @@ class Terminal(App[None]):
         self._suggest("" if self.entry.is_brought_back else event.text_area.text)
 
     def _suggest(self, text: str) -> None:
-        offers = self.desk.offers(text) if self.desk else []
+        offers = self.controller.offers(text) if self.controller else []
         self.query_one(Suggestions).offer(offers)
         self.entry.has_suggestions = bool(offers)
 
@@ -243,12 +242,12 @@ class Terminal(App[None]):
         if self._leaving:
             return
         self._suggest("")
-        self.entry.recollection.add(event.text)
+        self.entry.earlier.add(event.text)
         self.entry.empty()
         if self.replying is None:
             self.talk.anchor()
             self.replying = asyncio.create_task(self._converse(event.text))
-        elif self.desk and self.desk.ends(event.text):
+        elif self.controller and self.controller.ends(event.text):
             self.leave()
         else:
             self._queued.append(event.text)
@@ -271,12 +270,12 @@ class Terminal(App[None]):
             if not self.ready.is_set():
                 self.do("loading")
                 await self.ready.wait()
-            assert self.desk  # noqa: S101 - it is what readiness means
-            await self.desk.exchange(text)
+            assert self.controller  # noqa: S101 - it is what readiness means
+            await self.controller.exchange(text)
         except asyncio.CancelledError:
             await self._stopped()
         except RetainError as error:
-            await self._failed(words.error(error), text)
+            await self._failed(texts.error(error), text)
         except Exception as error:  # noqa: BLE001 - a fault of ours must not end the chat
             name = type(error).__name__
             await self._failed(f"✗ Something went wrong in Retain itself ({name}).", text)
@@ -301,14 +300,14 @@ class Terminal(App[None]):
             return
         from retain.talk.commands import is_command
 
-        self.entry.recollection.add(self.entry.whole)
-        texts = [text for text in (*self._queued, self.entry.whole) if text.strip()]
-        back = [text for text in texts if not is_command(text)] or texts[-1:]
+        self.entry.earlier.add(self.entry.whole)
+        waiting = [text for text in (*self._queued, self.entry.whole) if text.strip()]
+        back = [text for text in waiting if not is_command(text)] or waiting[-1:]
         self.entry.fill("\n\n".join(back).strip())
         self._queued.clear()
         self._show_queued()
-        if undone := [text for text in texts if text not in back]:
-            await self.note(words.undone(undone), "warning")
+        if undone := [text for text in waiting if text not in back]:
+            await self.note(texts.undone(undone), "warning")
 
     async def _failed(self, line: str, text: str) -> None:
         """Say what went wrong; what was said is in the box again, to be sent once more."""
@@ -320,15 +319,15 @@ class Terminal(App[None]):
         for tool in self.query(Tool):
             tool.stop()
         if not self._leaving:
-            await self.note(words.STOPPED, "warning")
+            await self.note(texts.STOPPED, "warning")
 
     # Asking
 
     async def ask(self, question: Question) -> Answer:
         """Put a tool's question to the person, in the place of the box."""
-        from retain.chat.approving import Approving
+        from retain.chat.approval import ApprovalPanel
 
-        panel = Approving(question)
+        panel = ApprovalPanel(question)
         doing, self._doing = self._doing, ""
         self.do("")
         self.entry.display = False
@@ -372,9 +371,9 @@ class Terminal(App[None]):
         if self.replying or self._queued:
             await self._stop()
         elif self.entry.text:
-            self.entry.recollection.add(self.entry.whole)
+            self.entry.earlier.add(self.entry.whole)
             self.entry.empty()
-        self.hint(words.LEAVE_AGAIN)
+        self.hint(texts.LEAVE_AGAIN)
 
     def action_end(self) -> None:
         """Leave from an empty box, as a shell is left."""
@@ -426,9 +425,9 @@ class Terminal(App[None]):
         if self.replying:
             self.replying.cancel()
             await asyncio.wait({self.replying})
-        if self.desk:
-            self.hint(words.SAVING if seconds else "Leaving…", 60)
-            await self.desk.chat.leave(seconds)
+        if self.controller:
+            self.hint(texts.SAVING if seconds else "Leaving…", 60)
+            await self.controller.chat.leave(seconds)
 
 
 def _theme(env: os._Environ[str]) -> str:

@@ -113,7 +113,7 @@ def _chat_in_lines(args: Args) -> int:
     import asyncio
 
     from retain.chat import plain
-    from retain.chat.leaving import LEAVING_SECONDS
+    from retain.chat.texts import LEAVING_SECONDS
 
     lines, ask = _typed_lines()
     with _open_chat(args, ask) as chat:

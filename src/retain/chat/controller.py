@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from textual.widget import Widget
 
-from retain.chat import words
-from retain.chat.pieces import Note, Person, Tool
+from retain.chat import texts
 from retain.chat.prose import Prose, Stream
-from retain.chat.suggestions import Offer
+from retain.chat.widgets import Note, Offer, Person, Tool
 from retain.errors import RetainError
 from retain.talk import blocks, models
 from retain.talk.commands import Commands, completions, is_command, named, parted, told
@@ -50,7 +49,7 @@ _REMEMBERED: Final = 20  # sessions whose messages the arrow keys go through
 _WAITING: Final = "waiting for the model"
 
 
-class Desk:
+class ChatController:
     """The chat, and what the screen knows of it."""
 
     def __init__(self, screen: Terminal, chat: Chat) -> None:
@@ -66,14 +65,14 @@ class Desk:
         """Say where this is, take up what is to be resumed, and what is wrong with the model."""
         place = self.chat.app.location
         where = f"{place.scope} bank {_home_shortened(place.root)}"
-        self.screen.query_one(Note).update(words.welcome(where))
+        self.screen.query_one(Note).update(texts.welcome(where))
         await self._set_up()
         if resume:
             try:
                 session = await self.chat.resume(resume)
                 await self.screen.begin_with(await self._taken_up(session))
             except RetainError as error:
-                await self.screen.note(words.error(error), "error")
+                await self.screen.note(texts.error(error), "error")
 
     async def _set_up(self) -> None:
         """Say at the end of the conversation what the model lacks, and no longer above."""
@@ -85,18 +84,18 @@ class Desk:
 
     def _setup(self, error: ModelError) -> str:
         if error.kind != "no_key":
-            return words.error(error)
+            return texts.error(error)
         name, config = self.chat.model_name, self.chat.app.config
         variable = key_variable(models.provider(name, config), config)
         file = key_file(self.chat.env)
-        return words.setup(error.message, name, variable, file)
+        return texts.setup(error.message, name, variable, file)
 
     async def warm_up(self) -> None:
         """Load what the first reply needs, while the person still types."""
         # At once, and not after the rest: nothing else takes as long.
         loading = asyncio.ensure_future(self._prepared())
         said = await asyncio.to_thread(self._earlier)
-        self.screen.entry.recollection.load(said)
+        self.screen.entry.earlier.load(said)
         await loading
 
     async def _prepared(self) -> None:
@@ -178,7 +177,7 @@ class Desk:
         prompt = self.chat.prompt
         if prompt:
             used = max(prompt.tokens, self.chat.conversation.spent.input)
-            parts.append(f"{words.amount(used)}/{words.amount(prompt.budget)} tokens")
+            parts.append(f"{texts.amount(used)}/{texts.amount(prompt.budget)} tokens")
             parts.append(f"◇ {prompt.recalled}")
             if prompt.unsent:
                 parts.append(f"{prompt.unsent} older not sent")
@@ -251,10 +250,10 @@ class _Reply:
     async def _assembled(self, one: Assembled) -> None:
         if one.prompt.recalled and not self._is_recalled:
             self._is_recalled = True
-            await self._screen.note(words.recalled(one.prompt.recalled))
+            await self._screen.note(texts.recalled(one.prompt.recalled))
 
     async def _text(self, one: TextDelta) -> None:
-        await self._write(words.inert(one.text))
+        await self._write(texts.inert(one.text))
 
     async def _write(self, text: str) -> None:
         if self._stream is None:
@@ -270,7 +269,7 @@ class _Reply:
         self._screen.do("thinking")
 
     async def _retrying(self, one: Retrying) -> None:
-        await self._screen.note(words.retrying(one))
+        await self._screen.note(texts.retrying(one))
 
     async def _started(self, one: ToolStarted) -> None:
         await self.end()
@@ -286,7 +285,7 @@ class _Reply:
 
     async def _finished(self, one: Finished) -> None:
         await self.end()
-        if line := words.finished(one):
+        if line := texts.finished(one):
             await self._screen.note(line, "warning")
 
     async def _saved(self, one: MemorySaved) -> None:
@@ -326,7 +325,7 @@ def _pieces(messages: Sequence[Message]) -> list[Widget]:
 
 def _piece(block: Text | ToolUse | ToolResult | Thought, tools: dict[str, Tool]) -> list[Widget]:
     if isinstance(block, Text):
-        text = words.inert(hide_tags(block.text))
+        text = texts.inert(hide_tags(block.text))
         return [Prose(text)] if text.strip() else []
     if isinstance(block, ToolUse):
         tools[block.id] = Tool(summary(block.name, block.input))

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from retain.talk.events import Finished, Retrying
 
 
+# For the model's summary while the person waits; one that is made behind may take longer.
+LEAVING_SECONDS: Final = 6.0
+TWICE_SECONDS: Final = 2.0  # within which a second Ctrl+C leaves
+
 STOPPED: Final = "■ Stopped. What had come is kept."
 LEAVE_AGAIN: Final = "Press Ctrl+C again to leave."
 SAVING: Final = "Saving a summary of this conversation… (Ctrl+C skips it)"

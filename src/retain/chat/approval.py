@@ -12,7 +12,7 @@ from textual.content import Content, Span
 from textual.events import Click, Key
 from textual.widgets import Input, Static
 
-from retain.chat.words import inert
+from retain.chat.texts import inert
 from retain.talk.approval import Choice, choices
 from retain.text.sanitize import flat
 
@@ -33,7 +33,7 @@ _KEYS: Final = "↑ ↓ choose, Enter takes it, Esc stops the reply"
 _COLOURS: Final = {"+": "ansi_green", "-": "ansi_red", "@": "ansi_cyan"}
 
 
-class Approving(Vertical, can_focus=True):
+class ApprovalPanel(Vertical, can_focus=True):
     """A panel in the place of the box; `answered` is what the person said."""
 
     def __init__(self, question: Question) -> None:
