@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from retain.memory import Trashed
     from retain.sessions.model import Fact, Session
 
-KINDS: Final = ("learned", "changed", "retired", "deleted", "chat")
-BY: Final = ("agent", "chat", "person")
-
 _FROM_CHAT: Final = "session:"  # how the source of what a chat saved begins
 _STATES: Final = ("retired", "archived")
 # How agents call themselves, through whichever door they come.
@@ -44,8 +41,8 @@ class Event(NamedTuple):
 
     when: str  # in UTC
     day: str  # of the person's own calendar
-    kind: str
-    by: str = ""
+    kind: str  # learned, changed, retired, deleted or chat
+    by: str = ""  # agent, chat or person, as far as it is known
     who: str = ""
     title: str = ""
     collection: str = ""

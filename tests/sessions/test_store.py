@@ -294,56 +294,36 @@ def test_a_chat_that_went_on_is_known_to_need_another_summary(sessions: Sessions
     assert lacking() == set()
     sessions.summarise(other, "")
     assert lacking() == {other}
-    sessions.delete(one)
-    assert lacking() == {other}
-
-
-def test_an_imported_chat_that_grew_needs_another_summary(sessions: Sessions) -> None:
-    said = tuple(ChatMessage("user", text, "2026-01-01T00:00:00Z") for text in ("one", "two"))
-    chat = Chat("a", "", said[0].timestamp, said[0].timestamp, (), said[:1], summary="One.")
+    when = "2026-01-01T00:00:00Z"
+    said = tuple(ChatMessage("user", text, when) for text in ("one", "two"))
+    chat = Chat("a", "", when, when, (), said[:1], summary="One.")
     sessions.import_chats([chat])
-    assert sessions.outdated() == []
+    assert lacking() == {other}
     sessions.import_chats([chat._replace(messages=said)])
-    assert [one.id for one in sessions.outdated()] == ["a"]
+    assert lacking() == {other, "a"}
 
 
 # The file
 
 
-def test_the_file_is_private_synced_and_of_the_right_kind(root: Path) -> None:
-    before = os.umask(0)
-    try:
-        sessions = Sessions(str(root))
-        sessions.create()
-        for name in ("sessions.db", "sessions.db-wal", "sessions.db-shm"):
-            assert stat.S_IMODE((root / name).stat().st_mode) == 0o600
-    finally:
-        os.umask(before)
-    with sessions._database.reading() as connection:
-        facts = {
-            name: connection.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in (
-                "application_id",
-                "user_version",
-                "journal_mode",
-                "synchronous",
-                "foreign_keys",
-            )
-        }
-    assert list(facts.values()) == [database.APPLICATION, database.VERSION, "wal", 2, 1]
-    assert (root / ".gitignore").read_text(encoding="utf-8") == "sessions.db*\n"
-    sessions.close()
-
-
-def test_a_tight_umask_does_not_lock_the_person_out(root: Path) -> None:
-    before = os.umask(0o777)
+@pytest.mark.parametrize("umask", [0, 0o777])
+def test_the_file_is_private_synced_and_of_the_right_kind(root: Path, umask: int) -> None:
+    before = os.umask(umask)
     try:
         sessions = Sessions(str(root))
         sessions.add(sessions.create().id, "user", "hi")
-        sessions.close()
     finally:
         os.umask(before)
-    assert stat.S_IMODE((root / "sessions.db").stat().st_mode) == 0o600
+    for name in ("sessions.db", "sessions.db-wal", "sessions.db-shm"):
+        assert stat.S_IMODE((root / name).stat().st_mode) == 0o600
+    with sessions._database.reading() as connection:
+        facts = [
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("application_id", "user_version", "journal_mode", "synchronous")
+        ]
+    assert facts == [database.APPLICATION, database.VERSION, "wal", 2]
+    assert (root / ".gitignore").read_text(encoding="utf-8") == "sessions.db*\n"
+    sessions.close()
 
 
 def test_on_a_network_disk_there_is_no_log(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -528,26 +508,3 @@ def test_a_killed_process_loses_nothing_that_was_handed_in(root: Path) -> None:
     assert said[: last + 1] == [f"message {number}" for number in range(last + 1)]
     assert len(said) - last <= 2
     assert sessions.search(f"message {last}", 1)[0].text == f"message {last}"
-
-
-# Several in one process
-
-
-def test_two_openings_in_one_process_and_another_process_lose_nothing(
-    root: Path, sessions: Sessions
-) -> None:
-    name = sessions.create("m").id
-    other = Sessions(str(root))
-    assert other.get(name).id == name  # opened a second time, while the first holds it open
-    adding = "import sys; from retain.sessions.store import Sessions\n"
-    adding += "one = Sessions(sys.argv[1]); one.add(sys.argv[2], 'user', 'from elsewhere')\n"
-    adding += "one.close()\n"
-    for number in range(3):
-        sessions.add(name, "user", f"first {number}")
-        subprocess.run([sys.executable, "-c", adding, str(root), name], check=True)
-        other.add(name, "user", f"second {number}")
-        expected = 3 * (number + 1)
-        assert len(sessions.messages(name)) == expected
-        assert len(other.messages(name)) == expected
-    other.close()
-    assert rows(root, "SELECT count(*) FROM messages") == [(9,)]

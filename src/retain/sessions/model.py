@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from retain.text.sanitize import shorten
+
 ROLES: Final = ("user", "assistant", "system")
 NEW: Final = "New session"  # the title until the person has said something
 _MAX_TITLE: Final = 60  # characters of the first message that become the title
@@ -122,11 +124,7 @@ class ImportedChat(NamedTuple):
 
 def make_title(content: str) -> str:
     """The title that a chat gets from its first message, cut at a word."""
-    title = " ".join(content[: _MAX_TITLE * 20].split())
-    if len(title) <= _MAX_TITLE:
-        return title
-    head = title[:_MAX_TITLE]
-    return f"{head.rpartition(' ')[0] or head[:-1]}…"
+    return shorten(" ".join(content[: _MAX_TITLE * 20].split()), _MAX_TITLE)
 
 
 def clean_unicode(text: str) -> str:
