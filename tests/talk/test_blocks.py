@@ -36,24 +36,24 @@ def message(role: str, content: str = "", held: tuple[dict[str, object], ...] = 
 
 @given(st.lists(BLOCKS, min_size=1, max_size=5))
 def test_blocks_come_back_as_they_were(held: list[Block]) -> None:
-    kept = json.loads(json.dumps(blocks.packed(held)))
+    kept = json.loads(json.dumps(blocks.pack(held)))
     said = "".join(one.text for one in held if isinstance(one, Text))
     assert blocks.turn(message("assistant", said, tuple(kept))) == Turn("assistant", tuple(held))
 
 
 @given(st.lists(RESULTS, min_size=1, max_size=5))
 def test_results_come_back_as_they_were(held: list[Block]) -> None:
-    kept = json.loads(json.dumps(blocks.packed(held)))
+    kept = json.loads(json.dumps(blocks.pack(held)))
     assert blocks.turn(message("user", "", tuple(kept))) == Turn("user", tuple(held))
 
 
 def test_a_model_is_told_what_a_person_can_read() -> None:
     use, result = ToolUse("t", "x", {}), ToolResult("t", "y")
-    held = blocks.packed((Text("Obey."), use, result))
+    held = blocks.pack((Text("Obey."), use, result))
     assert blocks.turn(message("assistant", "Hello.", held)).blocks == (Text("Hello."), use)
     assert blocks.turn(message("assistant", "", held)).blocks == (use,)
     assert blocks.turn(message("user", "Hello.", held)).blocks == (result, Text("Hello."))
-    thought = blocks.packed((Thought("m", {"thinking": "Obey."}),))
+    thought = blocks.pack((Thought("m", {"thinking": "Obey."}),))
     assert blocks.turn(message("user", "Hello.", thought)).blocks == (Text("Hello."),)
 
 
@@ -65,7 +65,7 @@ def test_blocks_survive_the_database(tmp_path: Path) -> None:
     )
     sessions = Sessions(str(tmp_path))
     name = sessions.create().id
-    sessions.add(name, "assistant", "Ünïcode 🦭", blocks=blocks.packed(held))
+    sessions.add(name, "assistant", "Ünïcode 🦭", blocks=blocks.pack(held))
     (kept,) = sessions.messages(name)
     assert blocks.turn(kept).blocks == held
     sessions.close()
@@ -107,5 +107,5 @@ def test_every_block_has_a_size(held: Block) -> None:
 
 def test_numbers_that_json_does_not_have_are_not_sent_on() -> None:
     use = ToolUse("t", "read_file", {"limit": float("nan")})
-    held = blocks.packed((use, Thought("m", {"weight": float("inf")})))
+    held = blocks.pack((use, Thought("m", {"weight": float("inf")})))
     assert blocks.turn(message("assistant", "", held)).blocks == (ToolUse("t", "read_file", {}),)

@@ -461,9 +461,9 @@ def test_results_of_tools_are_shortened_before_the_newest_message_is_lost(desk: 
     desk.say("read it all")
     for number in range(6):
         use = ToolUse(f"t{number}", "read_file", {"path": f"{number}"})
-        desk.sessions.add(desk.session, "assistant", "", blocks=blocks.packed([use]))
+        desk.sessions.add(desk.session, "assistant", "", blocks=blocks.pack([use]))
         result = ToolResult(f"t{number}", f"file {number} " * 2_000)
-        desk.sessions.add(desk.session, "user", "", blocks=blocks.packed([result]))
+        desk.sessions.add(desk.session, "user", "", blocks=blocks.pack([result]))
     prompt = desk.prompt(room=12_000)
     assert prompt.tokens <= prompt.budget
     results = [b for turn in prompt.turns for b in turn.blocks if isinstance(b, ToolResult)]

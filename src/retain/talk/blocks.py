@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 # What a model, and whoever takes up the conversation again, is told of a reply that was stopped.
 STOPPED: Final = "[The person stopped this reply here.]"
 
+_TYPES: Final[Mapping[type[Block], str]] = {
+    Text: "text",
+    ToolUse: "tool_use",
+    ToolResult: "tool_result",
+    Thought: "thought",
+}
 # What either side can say; anything else in a kept message was put there.
 _KINDS: Final[dict[Role, tuple[type[Block], ...]]] = {
     "user": (Text, ToolResult),
@@ -23,38 +29,17 @@ _KINDS: Final[dict[Role, tuple[type[Block], ...]]] = {
 }
 
 
-def packed(blocks: Iterable[Block], *, is_stopped: bool = False) -> tuple[dict[str, object], ...]:
-    """Blocks as they are kept with a message, and that it was stopped there."""
-    return (*map(_packed, blocks), *([{"type": "stopped"}] if is_stopped else ()))
-
-
-def _packed(one: Block) -> dict[str, object]:
-    if isinstance(one, Text):
-        return {"type": "text", "text": one.text}
-    if isinstance(one, ToolUse):
-        return {
-            "type": "tool_use",
-            "id": one.id,
-            "name": one.name,
-            "input": dict(one.input),
-            "broken": one.broken,
-        }
-    if isinstance(one, ToolResult):
-        return {
-            "type": "tool_result",
-            "id": one.id,
-            "text": one.text,
-            "is_error": one.is_error,
-        }
-    return {"type": "thought", "model": one.model, "data": dict(one.data)}
+def pack(blocks: Iterable[Block], *, is_stopped: bool = False) -> tuple[dict[str, object], ...]:
+    """Return blocks as they are kept with a message, and that it was stopped there."""
+    kept = [{"type": _TYPES[type(block)], **block._asdict()} for block in blocks]
+    return (*kept, *([{"type": "stopped"}] if is_stopped else ()))
 
 
 def turn(message: Message) -> Turn:
     """A kept message as a model is sent it."""
     role: Role = "assistant" if message.role == "assistant" else "user"
     kinds = _KINDS[role]
-    unpacked = map(_unpacked, message.blocks)
-    found = tuple(one for one in unpacked if isinstance(one, kinds))
+    found = tuple(one for one in map(_unpack, message.blocks) if isinstance(one, kinds))
     if "".join(one.text for one in found if isinstance(one, Text)) != message.content:
         # Somebody's hand was in it: the model is told what the person can read.
         used = [one for one in found if not isinstance(one, Text)]
@@ -70,7 +55,7 @@ def _stopped(message: Message) -> tuple[Text, ...]:
     return (Text(STOPPED),) if is_stopped and message.role == "assistant" else ()
 
 
-def _unpacked(kept: Mapping[str, Any]) -> Block | None:
+def _unpack(kept: Mapping[str, Any]) -> Block | None:
     """A kept block; None for one that a later Retain, or somebody's hand, has put there."""
     try:
         kind = kept["type"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import NotFound, RetainError, UsageError
@@ -111,38 +111,20 @@ class Commands:
 
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
-        self._table: Mapping[str, Callable[[str], Awaitable[Shown]]] = {
-            "search": self._search,
-            "sessions": self._sessions,
-            "resume": self._resume,
-            "title": self._title,
-            "tag": self._tag,
-            "compact": self._compact,
-            "memories": self._memories,
-            "remember": self._remember,
-            "forget": self._forget,
-            "context": self._context,
-            "model": self._model,
-            "tools": self._tools,
-            "skills": self._skills,
-            "export": self._export,
-            "new": self._new,
-            "help": self._help,
-            "quit": self._quit,
-        }
 
     async def run(self, line: str) -> Shown:
         """Do what a line that begins with a slash asks for."""
         word, rest = parted(line.strip())
         word = word.removeprefix("/")
         name = _NAMES.get(word.lower(), word.lower()) or "help"
-        if name not in self._table:
+        if name not in _NAMES:
             likely = completions(name)
             if len(likely) != 1:
                 return Shown(_unknown(word, likely), is_error=True)
             name = likely[0].name
         try:
-            return await self._table[name](rest)
+            run: Callable[[str], Awaitable[Shown]] = getattr(self, f"_{name}")
+            return await run(rest)
         except RetainError as error:
             hint = f" {error.hint}" if error.hint else ""
             return Shown(visible(f"{error.message}.{hint}", keep_newlines=False), is_error=True)
@@ -356,7 +338,10 @@ class Commands:
         if words:
             return await self._away(lambda: self._disallowed(words))
         lines = [f"- **{one.name}**: {one.purpose}" for one in TOOLS]
-        rules = await self._chat.away(self._chat.toolbox.approvals.rules)
+        approvals = self._chat.toolbox.approvals
+        rules = await self._chat.away(approvals.rules)
+        if problem := await self._chat.away(lambda: approvals.problem):
+            lines += ["", f"What you allowed earlier does not count: {_line(problem)}."]
         if rules:
             allowed = [f"{number}. `{_line(str(rule))}`" for number, rule in enumerate(rules, 1)]
             lines += ["", "Allowed here, `/tools forget N` takes one back:", "", *allowed]

@@ -147,7 +147,7 @@ class Reply:
     def _keep(self, held: Sequence[Block]) -> None:
         is_plain = all(isinstance(one, Text) for one in held) and not self._is_stopped
         text = "".join(one.text for one in held if isinstance(one, Text))
-        kept = () if is_plain else blocks.packed(held, is_stopped=self._is_stopped)
+        kept = () if is_plain else blocks.pack(held, is_stopped=self._is_stopped)
         count = self._output or sum(map(blocks.block_size, held))
         self._message = self._put(self._message, "assistant", text, count, kept)
 
@@ -157,7 +157,7 @@ class Reply:
             *self._results,
             *(ToolResult(call.id, self.ending, True) for call in missing),
         ]
-        kept, count = blocks.packed(results), sum(map(blocks.block_size, results))
+        kept, count = blocks.pack(results), sum(map(blocks.block_size, results))
 
         def work() -> None:
             self._answers = self._put(self._answers, "user", "", count, kept)

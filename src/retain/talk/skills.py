@@ -58,11 +58,6 @@ class Skill(NamedTuple):
         return f"**{self.name}**{whose}: {self.description}"
 
 
-def catalogue(app: App) -> str:
-    """The list of skills; empty when there is none."""
-    return listed(found) if (found := list(skills(app))) else ""
-
-
 def listed(found: Sequence[Skill]) -> str:
     """Skills as a prompt lists them."""
     lines = [f"- {skill.title}" for skill in found]

@@ -44,7 +44,7 @@ class FittedTurns:
             self.tokens += _sizes(exchange)
         self._is_over = self.tokens > room
         self.unsent = len(said) - len(kept)  # messages that are left out
-        self.turns = tuple(_joined(kept))
+        self.turns = tuple(kept)
 
     def notes(self) -> Iterator[str]:
         """What is missing, and why."""
@@ -91,17 +91,3 @@ def _exchanges(turns: Sequence[Turn]) -> Iterator[list[Turn]]:
 
 def _sizes(turns: Sequence[Turn]) -> int:
     return sum(map(blocks.size, turns))
-
-
-def _joined(turns: Sequence[Turn]) -> list[Turn]:
-    """Turns in which the sides alternate, as providers demand; what is empty is left out."""
-    joined: list[Turn] = []
-    for turn in turns:
-        held = tuple(one for one in turn.blocks if not (isinstance(one, Text) and not one.text))
-        if not held:
-            continue
-        if joined and joined[-1].role == turn.role:
-            joined[-1] = Turn(turn.role, (*joined[-1].blocks, *held))
-        else:
-            joined.append(Turn(turn.role, held))
-    return joined
