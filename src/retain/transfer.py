@@ -102,7 +102,13 @@ def export(bank: Bank, target: str) -> Exported:
     if os.path.join(os.path.realpath(target), "").startswith(os.path.join(bank.root, "")):
         hint = "Export to a place outside it."
         raise UsageError(f"{target} is inside the bank", unchanged=_NOT_WRITTEN, hint=hint)
-    is_zip = target.endswith(".zip")
+    if target.endswith((".tar", ".tgz", ".gz", ".bz2", ".xz", ".7z")):
+        hint = "Name a .zip file or a directory."
+        raise UsageError("an export is a .zip file", unchanged=_NOT_WRITTEN, hint=hint)
+    is_zip, folder = target.endswith(".zip"), os.path.dirname(target)
+    if is_zip and not os.path.isdir(folder):
+        message, hint = f"there is no directory {folder}", "Make it first, or name another."
+        raise NotFound(message, unchanged=_NOT_WRITTEN, hint=hint)
     is_empty = os.path.isdir(target) and not is_zip and not os.listdir(target)
     if os.path.lexists(target) and not is_empty:
         hint = "Name a new file, or a new or empty directory."
@@ -226,7 +232,9 @@ def read_source(source: str, max_bytes: int) -> Plan:
     if os.path.isdir(source):
         files = _read_directory(source, max_bytes, warnings)
     elif not os.path.isfile(source):
-        raise NotFound(f"there is nothing at {source}", unchanged="Nothing was imported.")
+        hint = "Give a zip from `retain export`, a store's directory, or a .md file."
+        message = f"there is nothing at {source}"
+        raise NotFound(message, unchanged="Nothing was imported.", hint=hint)
     elif zipfile.is_zipfile(source):
         files = _read_zip(source, max_bytes, warnings)
     elif source.endswith(SUFFIXES):

@@ -29,6 +29,7 @@ def test_what_is_hard_to_undo_is_done_only_after_a_yes(
     listing = f"{words.split(maxsplit=1)[0]} list --json"
     code, screen = answered(answer, *words.split())
     assert (code, question in screen) == (0 if is_done else 2, True)
+    assert "--help" not in screen
     assert len(json.loads(done(listing))) == (0 if is_done else 1)
     assert "--yes" in call(words).err or is_done
 

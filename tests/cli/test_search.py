@@ -226,4 +226,11 @@ def test_long_chain_can_be_drawn() -> None:
     assert render_tree(Graph(nodes, edges), "0").count("\n") == 3_000
 
 
-# brief
+def test_two_banks_name_each_collection_once_and_say_whose_a_memory_is() -> None:
+    done("put - --id mine --global", input="Debug [[src/auth.py]].")
+    for words in ("list", "search token"):
+        ran = call(f"{words} --collection diary")
+        assert "there is no collection 'diary'; there are: journal, memories" in ran.err
+    lines = done("linked src/auth.py").splitlines()
+    scopes = {line.rpartition(" · ")[2] for line in lines if not line.startswith(" ")}
+    assert scopes == {"", "global", "project"}

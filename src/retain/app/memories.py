@@ -200,8 +200,9 @@ def _replace(
     if data == old.data or (may_replace and is_same_id):
         return data
     same = "the same text and other metadata" if old.body == parsed.body else "another text"
-    hint = f"Store this as another memory with --id NEW, or change that one: --id {old.id}."
+    hint = "Store this as another memory with --id NEW, or replace that one with --replace."
     if not is_same_id:
+        hint = f"Store this as another memory with --id NEW, or change that one: --id {old.id}."
         same = f"{same}; ids that differ only in case are one"
     elif old.body == parsed.body:
         hint = f"Change its metadata with `retain update {old.address}`."

@@ -20,7 +20,7 @@ from retain.cli.command import (
     plural,
     same_bank,
 )
-from retain.errors import UsageError
+from retain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from retain.app import App
@@ -366,9 +366,14 @@ def _delete(app: App, session: str, yes: bool, args: Args) -> Output:
 )
 def _import(app: App, sources: Sequence[str], dry_run: bool, allow_secret: bool) -> Output:
     """take in chats of Retain, Claude Code, Codex, ChatGPT and Claude"""
-    done = [
-        app.import_chats(source, allow_secret=allow_secret, dry_run=dry_run) for source in sources
-    ]
+    try:
+        done = [
+            app.import_chats(source, allow_secret=allow_secret, dry_run=dry_run)
+            for source in sources
+        ]
+    except NotFound as error:
+        error.hint = "Give a .json, .jsonl or .zip file, or a directory of them."
+        raise
     lines = []
     for imported in done:
         lines.append(f"{'Would import' if dry_run else 'Imported'} from {imported.source}:")

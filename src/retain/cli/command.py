@@ -438,6 +438,10 @@ def _execute(args: Args, run: Run) -> int:
         if "app" in wanted:
             values["app"] = open_app(args)
         return show(run(**values), args)
+    except UsageError as error:
+        if error.hint == UsageError.usual_hint:
+            error.hint = f"`{args.called} --help` shows how it is called."
+        raise
     finally:
         args.close()
 
@@ -600,7 +604,9 @@ def confirm(question: str, warning: str, unchanged: str) -> None:
         hint = "Repeat it with --yes if that is what you want."
         raise UsageError(warning, unchanged=unchanged, hint=hint)
     if ask(f"{question} [y/N]").lower() not in ("y", "yes"):
-        raise UsageError("not confirmed", unchanged=unchanged)
+        refused = UsageError("not confirmed", unchanged=unchanged)
+        refused.hint = ""
+        raise refused
 
 
 # Completion

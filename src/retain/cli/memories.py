@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from retain.app import App
 from retain.app.memories import SORTS
-from retain.cli.command import Args, Output, arg, command, either, flag, same_bank
+from retain.cli.command import Args, Output, arg, command, either, flag, plural, same_bank
 from retain.cli.render import Table
 from retain.errors import LimitExceeded, NotFound, RetainError, UsageError
 from retain.memory import FREE_TYPES, STATUSES, Memory, Problem, Version, Written
@@ -212,16 +212,24 @@ def _list(app: App, args: Args) -> Output:
     successors = app.successors(memories)
     data = [(memory, successors.get(memory.path)) for memory in memories]
     empty = "No memories found."
-    known = [name for name, _, _ in app.collections()] if args.collection and not memories else []
-    if known and args.collection not in known:
-        missing = f"there is no collection {args.collection!r}, only {', '.join(known)}"
+    if args.collection and not memories and (missing := missing_collection(app, args.collection)):
         empty = f"No memories found: {missing}."
     return Output(
         lambda: [{**memory.to_dict(), "superseded_by": newer} for memory, newer in data],
         table=_memories_table(memories, successors, empty),
         quiet=[visible(memory.ref, keep_newlines=False) for memory in memories],
-        warnings=[f"{left_out} file(s) left out; `retain status` says why"] if left_out else [],
+        warnings=[f"{plural(left_out, 'file')} left out; `retain status` says why"]
+        if left_out
+        else [],
     )
+
+
+def missing_collection(app: App, name: str) -> str:
+    """What is said of a collection that is in none of the banks."""
+    known = {each or "(root)" for each, _, _ in app.collections()}
+    there = ", ".join(sorted(known)) or "none yet"
+    wanted = name or "(root)"
+    return "" if wanted in known else f"there is no collection {wanted!r}; there are: {there}"
 
 
 def _memories_table(memories: Sequence[Memory], successors: Mapping[str, str], empty: str) -> Table:
@@ -323,6 +331,9 @@ def _move(
     address = app.find_own(ref, source).address
     with App(everywhere=True) if to == "global" else App(bank=to) as other:
         root = other.location.root
+        if to != "global" and not other.location.exists:
+            hint = f"`retain init --bank {root}` makes one."
+            raise NotFound(f"there is no bank at {root} (named by --to)", hint=hint)
         if root == app.location.root:
             raise UsageError(f"{ref} is in {root} already", unchanged="Nothing was moved.")
         written, deleted = app.move_over(address, other, to_collection=collection, to_id=new)

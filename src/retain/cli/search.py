@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from retain.app import App
 from retain.cli.command import Args, Output, arg, command, either, flag, memory_arg
-from retain.cli.memories import read_text
+from retain.cli.memories import missing_collection, read_text
 from retain.cli.render import Bar, Table
 from retain.errors import BadName, NotFound, RetainError, UsageError
 from retain.memory import Answer, Degraded, Hit, Linked
@@ -110,17 +110,13 @@ def _read_lines(source: str) -> list[str]:
 
 def _missing_names(app: App, collection: str | None, kind: str) -> list[str]:
     """What a search without hits asks for that this bank does not have at all."""
-    asked: list[tuple[str, str, Iterable[str]]] = []
+    asked = []
     if collection is not None:
-        names = [name or "(root)" for name, _, _ in app.collections()]
-        asked.append(("collection", collection or "(root)", names))
-    if kind:
-        asked.append(("memory of the type", kind, app.count_types()))
-    return [
-        f"there is no {what} {name!r}; there are: {', '.join(sorted(known)) or 'none yet'}"
-        for what, name, known in asked
-        if name not in known
-    ]
+        asked.append(missing_collection(app, collection))
+    if kind and kind not in (known := app.count_types()):
+        there = ", ".join(sorted(known)) or "none yet"
+        asked.append(f"there is no memory of the type {kind!r}; there are: {there}")
+    return [note for note in asked if note]
 
 
 def shortfalls(degraded: Degraded) -> list[str]:
@@ -236,9 +232,11 @@ def _linked(app: App, document: str, query: str, limit: int) -> Output:
     """
     answer = app.linked(document, query, limit)
     none = f"No memory links to {document}: a link is written [[{document}]]."
+    several = any(hit.scope != app.location.scope for hit in answer.hits)
     texts = []
     for hit in answer.hits:
-        head = " · ".join(filter(None, (hit.ref, _flat(hit.title), hit.created_at[:10])))
+        about = (hit.ref, _flat(hit.title), hit.created_at[:10], hit.scope if several else "")
+        head = " · ".join(filter(None, about))
         texts.append(f"{hit.score:.2f}  {head}\n" if query else f"{head}\n")
         for link in hit.links:
             anchor = f"at #{_flat(link.anchor)}" if link.anchor else ""
