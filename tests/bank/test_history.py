@@ -57,6 +57,17 @@ def test_commits_and_copies_stand_in_one_list(project: Path) -> None:
     assert {one.author for one in versions if one.source == "git"} == {"Ada"}
 
 
+def test_a_commit_that_deleted_the_memory_is_no_version(project: Path) -> None:
+    App().delete("note")
+    git("commit", "-qam", "gone")
+    App().untrash("note")
+    git("add", ".")
+    git("commit", "-qm", "back")
+    app = App()
+    assert "gone" not in [one.message for one in app.versions("note")]
+    assert "-two" in app.diff("note")
+
+
 def test_revision_that_is_none_is_not_found(project: Path) -> None:
     for version in ("HEAD~9", "--output=x"):
         with pytest.raises(NotFound, match="has no version"):

@@ -64,7 +64,7 @@ GIT_ALLOW_PROTOCOL= GIT_TRACE2=0 GIT_TRACE2_EVENT=0 GIT_TRACE2_PERF=0
 # Three NULs cannot come from an author, a subject or a path, and so they part the records.
 _LOG: Final = """
 --no-ext-diff --no-textconv --no-color --no-notes --no-mailmap --no-show-signature
---no-relative --diff-merges=off --encoding=UTF-8 -z --name-only
+--no-relative --diff-filter=d --diff-merges=off --encoding=UTF-8 -z --name-only
 --format=%x00%x00H%H%x00%at%x00%an%x00%s
 """.split()
 
@@ -215,7 +215,7 @@ class Repository:
         return "" if answer.status else answer.line
 
     def log(self, path: str, limit: int = 0) -> list[Commit]:
-        """The commits that changed a file, newest first, through its renames."""
+        """The commits that gave a file its texts, newest first, through its renames."""
         inner = self.relative(path)
         count = (f"--max-count={limit}",) if limit > 0 else ()
         # Renames need file contents, which a partial clone may lack: then history without them.
