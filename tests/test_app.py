@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
+import os
 from pathlib import Path
 
 import pytest
 
 from retain.app import App
+from retain.bank.markdown import searchable
 from retain.config import setting
 from retain.errors import BadName, ConfigError, Conflict, NotFound, UsageError
 
@@ -202,3 +204,17 @@ def test_an_update_warns_of_marks_of_an_unsettled_merge(home: Path) -> None:
     file.write_text(f"{file.read_text(encoding='utf-8')}\n{marks}", encoding="utf-8")
     warnings = app.update("x", tags=["a"]).warnings
     assert any("unsettled merge" in warning for warning in warnings)
+
+
+@pytest.mark.parametrize("kind", [".retain", ".claude/memory"])
+def test_a_dotted_key_sets_a_field_of_a_mapping_that_is_there(home: Path, kind: str) -> None:
+    os.makedirs(kind)
+    app = App(bank=kind)
+    content = dict.fromkeys(("context", "decision"), "a") | {"status": "accepted"}
+    app.record("decision", {**content, "rationale": ["b"]}, title="Use Postgres")
+    app.update("use-postgres", metadata={"content.decision": "Postgres 18"})
+    assert "Decision: Postgres 18" in searchable(app.get("use-postgres"))
+    assert "content.decision" not in app.get("use-postgres").meta
+    for key in ("contents.decision", "content.decision.year", ".x"):
+        with pytest.raises(UsageError, match="cannot be set"):
+            app.update("use-postgres", metadata={key: "x"})

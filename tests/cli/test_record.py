@@ -136,7 +136,7 @@ BLOCKS: dict[str, Block] = {
                    lambda s: s.write("restore", REF), ("RESTORE_ERROR", "target", "fix"),
                    "There is no such file; use-postgres"),
     "in force": (lambda _: None, lambda s: s.create(), ("CREATE_ERROR", *STATUS),
-                 "Update that one, or use --force."),
+                 "Update that one with `retain update decisions/use-postgres"),
     "just retired": (lambda s: s.write("delete", REF), lambda s: s.create(REF, "--force"),
                      ("ANTI_RESURRECTION_ERROR", "target", "retired_at", "fix"),
                      "This file was retired less than 24 hours ago."),

@@ -220,7 +220,7 @@ def update(
 ) -> Written:
     """Change a memory's text or metadata; what is not named stays, the old text is kept."""
     memory_input, warnings = _admit(banks, text, **fields)
-    if text is None and not memory_input.changes():
+    if text is None and not memory_input.fields and memory_input.tags is None:
         raise UsageError(
             "there is nothing to change",
             unchanged=f"{ref} is as it was.",
@@ -232,7 +232,7 @@ def update(
         if parsed:
             data = replace_text(memory, memory_input, parsed)
         else:
-            data = revise(memory, memory_input.changes(memory.tags), None)
+            data = revise(memory, memory_input.changes_to(memory), None)
         written = change.write(_check_record(banks, memory, data), expect=expect)
     warnings += parsed.warnings if parsed else ()
     return _finish(banks, written, f"update {written.memory.ref}", warnings)

@@ -175,16 +175,46 @@ class MemoryInput(NamedTuple):
     merge_tags: bool = False
     allow_secret: bool = False
 
-    def changes(self, present_tags: Sequence[str] = ()) -> dict[str, object]:
-        """The frontmatter keys that this sets."""
-        if self.tags is None:
-            return dict(self.fields)
-        tags = [*present_tags, *self.tags] if self.merge_tags else self.tags
-        return {**self.fields, "tags": list(dict.fromkeys(tags))}
+    def changes(
+        self, meta: Mapping[str, object], present_tags: Sequence[str] = ()
+    ) -> dict[str, object]:
+        """The frontmatter keys that this sets; `content.decision` is a field of `content`."""
+        changes: dict[str, object] = {}
+        for key, value in self.fields.items():
+            name = key if key in meta else key.partition(".")[0]
+            changes[name] = _set_field({**meta, **changes}, key, value).get(name)
+        if self.tags is not None:
+            tags = [*present_tags, *self.tags] if self.merge_tags else self.tags
+            changes["tags"] = list(dict.fromkeys(tags))
+        return changes
+
+    def changes_to(self, memory: Memory) -> dict[str, object]:
+        """The keys that this sets in a memory."""
+        meta = memory.meta
+        if memory.path.endswith(".json"):  # whose content is its text
+            from retain.bank import records_json
+
+            meta = {**records_json.load(memory.data), **meta}
+        return self.changes(meta, memory.tags)
 
     def for_existing(self) -> MemoryInput:
         """The same for a memory that exists: what it was created with, it keeps."""
         return self._replace(fields=_without_set_once(self.fields))
+
+
+def _set_field(values: Mapping[str, Any], key: str, value: object) -> dict[str, Any]:
+    """Values with one set, or removed by None; a dotted key leads into a mapping that is there."""
+    name, dot, rest = key.partition(".")
+    if dot and key not in values:
+        if not isinstance(values.get(name), dict):
+            raise UsageError(
+                f"{key!r} cannot be set: the memory has no fields in {name!r}",
+                unchanged="Nothing was stored.",
+                hint="Name a key without a dot, or one that has fields, as content.decision.",
+            )
+        key, value = name, _set_field(values[name], rest, value)
+    others = {other: kept for other, kept in values.items() if other != key}
+    return {**values, key: value} if value is not None else others
 
 
 class ParsedText(NamedTuple):
@@ -315,7 +345,7 @@ def compose_new(memory_input: MemoryInput, parsed: ParsedText, name: str, author
             "id": name,
             "created_at": parsed.meta.get("created_at") or now(),
             "created_by": author,
-            **memory_input.changes(),
+            **memory_input.changes(parsed.meta),
         }
     )
 
@@ -346,7 +376,7 @@ def compose_merged(
         "created_by": parsed.meta.get("created_by") or author,
         "merged_from": list(dict.fromkeys(former)),
         "related_to": related,
-        **memory_input.changes(),
+        **memory_input.changes(parsed.meta),
     }
     return parsed.compose({key: value for key, value in fields.items() if value})
 
@@ -373,7 +403,7 @@ def replace_text(memory: Memory, memory_input: MemoryInput, parsed: ParsedText) 
     """A memory's bytes with a new text; metadata that neither input nor text names stays."""
     # A text that is all frontmatter speaks of metadata alone.
     body = parsed.body if parsed.body.strip() or not parsed.meta else None
-    changes = {**_without_set_once(parsed.meta), **memory_input.changes(memory.tags)}
+    changes = {**_without_set_once(parsed.meta), **memory_input.changes_to(memory)}
     return revise(memory, changes, body)
 
 

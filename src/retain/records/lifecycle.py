@@ -68,8 +68,11 @@ def refuse_overwrite(old: Record, ref: str, now: str, *, force: bool) -> None:
     status = status_of(old)
     if status != "retired":
         if not force:
-            step = "Unarchive" if status == "archived" else "Update"
-            raise taken_error(ref, status, f"{step} that one, or use --force.")
+            step = f"Unarchive that one with `retain unarchive {ref}`"
+            if status != "archived":
+                change = """--metadata '{"content.FIELD": "VALUE"}'"""
+                step = f"Update that one with `retain update {ref} {change}`"
+            raise taken_error(ref, status, f"{step}, or use --force.")
         return
     since = parse_time(old.get("retired_at"))
     if since is None or datetime.fromisoformat(now) - since < _REST:
