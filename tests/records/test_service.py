@@ -53,6 +53,12 @@ def filed(
     store.app.close()
 
 
+def test_a_forced_record_says_which_version_the_text_before_is(filed: Filed) -> None:
+    filed.records.create("decision", draft(), name="one")
+    forced = filed.records.create("decision", draft(), name="one", force=True)
+    assert (forced.kept, forced.message) == ("v1", "update decisions/one")
+
+
 def test_a_record_that_appears_while_one_is_forced_is_not_written_over(filed: Filed) -> None:
     filed.file()
     theirs = filed.path("decisions/one").read_bytes().replace(b"one writer", b"1 writer")

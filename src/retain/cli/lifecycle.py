@@ -38,6 +38,7 @@ def outcome_output(done: Outcome, message: str = "", by: str = "") -> Output:
     facts = {
         verb: memory.ref,
         "File": memory.path,
+        "Previous text kept as": done.kept,
         "Renamed from": done.renamed_from,
         "Reason": reason if reason != NO_REASON else "",
         "Committed": done.commit[:10],

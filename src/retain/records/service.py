@@ -49,6 +49,7 @@ class Outcome(NamedTuple):
     commit: str = ""
     changes: Mapping[str, bytes | None] = {}  # the new bytes of each file; None: it is gone
     message: str = ""  # of the commit
+    kept: str = ""  # the version that the text before has become
 
     def to_dict(self) -> dict[str, object]:
         memory = self.memory
@@ -61,6 +62,7 @@ class Outcome(NamedTuple):
             "file_path": memory.path,
             "hash": memory.hash,
             "renamed_from": self.renamed_from or None,
+            "previous_version": self.kept or None,
             "commit": self.commit or None,
             "notes": list(self.notes),
             "warnings": list(self.warnings),
@@ -162,8 +164,9 @@ class Records:
                 written = change.create(data)
             else:
                 written = self._replace(change, record, suffix, origin["source"], force=force)
-        outcome = _outcome("created", written.memory, "create", [*notes, *more], warnings)
-        return self._close_window(kind, outcome)
+        verb = "create" if written.status == "created" else "update"
+        outcome = _outcome("created", written.memory, verb, [*notes, *more], warnings)
+        return self._close_window(kind, outcome._replace(kept=written.kept))
 
     def _replace(
         self, taken: LockedMemory, record: Record, suffix: str, source: str, *, force: bool
