@@ -79,6 +79,22 @@ def test_what_is_replaced_or_put_away_is_not_found_again(memory: App) -> None:
     assert memory.dedupe() == []
 
 
+def test_the_score_is_the_share_of_the_words_of_both(memory: App) -> None:
+    memory.put("Deploy on Monday only.", id="short")
+    longer = "only on Tuesday and after the review by the platform team."
+    memory.put(f"We never deploy on Monday, {longer}", id="long")
+    memory.put("The staging key: [REDACTED:aws-access-key]", id="staging")
+    memory.put("Greta's laptop: [REDACTED:aws-access-key]", id="laptop")
+    for name in ("short", "long", "staging", "laptop"):
+        assert alike(memory, name) == {}
+    memory.put("Flags are enabled here.", id="on")
+    memory.put("Flags are not enabled here.", id="off")
+    (opposite,) = memory.alike("memories", "on")
+    assert 0.3 < opposite.score < 0.9
+    (pair,) = memory.dedupe()
+    assert pair.score == opposite.score
+
+
 def test_essays_are_not_compared_as_facts(memory: App) -> None:
     essay = "JR loves skiing in winter, and this is a long story about it. " * 12
     memory.put(essay, id="one")

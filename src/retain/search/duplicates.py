@@ -32,9 +32,9 @@ _PREVIEW: Final = 100
 _BLOCK: Final = 1_000
 _MAX_COMPARED: Final = 20_000  # memories compared with each other
 _MAX_EACH: Final = 10  # near memories of each that are looked at
-_SHARED: Final = 0.45  # share of the shorter one's rarity that the other one must have
-_SHARED_ALONE: Final = 0.6  # the same, where there is no vector to tell besides
+_SHARED: Final = 0.32  # share of the words of both that two statements of one fact have in common
 _SHORT: Final = 600  # characters: a fact, not an essay
+_REDACTED: Final = re.compile(r"\[REDACTED:[^\]]*\]")
 _TELLING: Final = re.compile(r"\d+(?:[.,:]\d+)*|\b(?:no|not|never|without)\b|n['\u2019]t\b")
 
 
@@ -245,7 +245,7 @@ def alike(index: Index, collection: str, name: str) -> list[Alike]:
 def _alike(connection: sqlite3.Connection, index: Index, ref: tuple[str, str]) -> list[Alike]:
     fact = connection.execute(f"{_FACTS} m.collection = ? AND m.id = ?", ref).fetchone()
     number, text = fact or (0, "")
-    terms = words(text)
+    terms = _terms(text)
     known = lexicon(connection, terms)
     rarest = sorted((t for t in known.rarity if known.counts[t] > 1), key=known.counts.__getitem__)
     query = (
@@ -256,13 +256,20 @@ def _alike(connection: sqlite3.Connection, index: Index, ref: tuple[str, str]) -
     expression = " OR ".join(f'"{term}"' for term in rarest[:8]) or '""'
     texts = _without_superseded(connection, connection.execute(query, (number, expression)))
     members = _members(connection, index, texts)
+    others = {other: _terms(theirs) for other, theirs in texts.items()}
+    rarity = lexicon(connection, {*terms}.union(*others.values())).rarity
     found = []
-    for other, theirs in texts.items():
-        score = _overlap(known.rarity, terms, words(theirs))
-        if score >= _SHARED_ALONE:
-            is_same = terms == words(theirs) and _is_same(text, theirs, score)
-            found.append(Alike(members[other], round(score, 4), is_same))
+    for other, theirs in others.items():
+        score = _share(rarity, terms, theirs)
+        if score >= _SHARED:
+            found.append(Alike(members[other], score, terms == theirs))
     return found
+
+
+def _terms(text: str) -> list[str]:
+    """The words that two texts can have in common: also negations, not the marks of secrets."""
+    plain = _REDACTED.sub(" ", text)
+    return words(plain) + _TELLING.findall(plain.casefold())
 
 
 def _without_superseded(
@@ -280,16 +287,18 @@ def _is_same(text: str, other: str, score: float) -> bool:
     return score >= SAME and telling == others
 
 
-def _overlap(rarity: Mapping[str, float], terms: Sequence[str], other: Sequence[str]) -> float:
-    """The share of the words in common, by rarity, in the text that has less to say."""
+def _share(rarity: Mapping[str, float], terms: Sequence[str], other: Sequence[str]) -> float:
+    """The share of the words of both that they have in common, by rarity; 1 if all of them."""
     here, there = set(terms), set(other)
-    if len(here & there) < 2 and here != there:
+    if here == there:
+        return 1.0 if here else 0.0
+    if len(here & there) < 2:
         return 0.0  # one word is a subject, not a fact
     # In a bank of two memories what they share is common, and counts all the same.
-    both, *sides = (
-        sum(1 + rarity.get(term, 1.0) for term in some) for some in (here & there, here, there)
+    shared, every = (
+        sum(1 + rarity.get(term, 1.0) for term in some) for some in (here & there, here | there)
     )
-    return both / min(sides) if min(sides) else 0.0
+    return min(round(shared / every, 4), 0.99)
 
 
 def cosines(index: Index, text: str, others: Sequence[str]) -> list[float] | None:
@@ -316,9 +325,9 @@ def _proposals(connection: sqlite3.Connection, index: Index) -> list[Proposal]:
     for first, second, score in pairs:
         if first not in texts or second not in texts:
             continue
-        terms, others = words(texts[first]), words(texts[second])
-        rarity = lexicon(connection, [*terms, *others]).rarity if score < SAME else {}
-        if score < SAME and _overlap(rarity, terms, others) < _SHARED:
+        terms, others = _terms(texts[first]), _terms(texts[second])
+        share = _share(lexicon(connection, {*terms, *others}).rarity, terms, others)
+        if share < _SHARED:
             continue
         older, newer = sorted((members[first], members[second]), key=lambda it: (*it.age, it.ref))
         action, reason = "supersede", "they state the same fact, and one is newer"
@@ -327,7 +336,7 @@ def _proposals(connection: sqlite3.Connection, index: Index) -> list[Proposal]:
         elif older.age == newer.age:
             action = "merge"
             reason = "they state the same fact, and nobody can tell which is newer"
-        found.append(Proposal(action, older, newer, round(score, 4), reason))
+        found.append(Proposal(action, older, newer, share, reason))
     return found
 
 
