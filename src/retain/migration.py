@@ -248,10 +248,15 @@ def _database_facts(connection: sqlite3.Connection, path: str) -> list[Workspace
 
 def _merge_copies(chats: Sequence[Chat]) -> list[Chat]:
     """Chats of which the database and a file each have a copy, once: the longer one."""
-    kept: dict[str, Chat] = {}
+    kept: list[Chat] = []
+    longest: dict[str, Chat] = {}
     for chat in sorted(chats, key=lambda chat: -len(chat.messages)):
-        kept.setdefault(chat.origin, chat)
-    return sorted(kept.values(), key=lambda chat: (chat.created_at, chat.id))
+        longer = longest.setdefault(chat.origin, chat)
+        pairs = zip(chat.messages, longer.messages, strict=False)
+        is_same = all(one[:2] == other[:2] for one, other in pairs)  # role and content
+        if longer is chat or not is_same:
+            kept.append(chat)
+    return sorted(kept, key=lambda chat: (chat.created_at, chat.id))
 
 
 def _redact_workspace(workspace: Workspace, warnings: list[str]) -> Workspace:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from retain.app import App
+from retain.errors import NotSaved
 from retain.facts.store import Facts, Synced
 from tests.cli.door import call, done
 
@@ -233,6 +234,23 @@ def test_a_workspace_is_migrated_and_a_second_time_changes_nothing(bank: Path) -
     done("sessions delete session_20260219_001 --yes")
     third = json.loads(done("migrate", source, "--json"))
     assert (third["facts"], third["sessions"]["new"]) == ([], []), "what was deleted stays so"
+
+
+def test_a_migration_that_was_interrupted_is_completed_by_the_next(
+    bank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = workspace()
+    with monkeypatch.context() as broken:
+
+        def fail(*_: object, **__: object) -> None:
+            raise NotSaved("not saved: the disk is full")
+
+        broken.setattr("retain.sessions.store.Sessions.import_chats", fail)
+        assert call("migrate", source).code == 1
+    done_now = json.loads(done("migrate", source, "--json"))
+    assert (done_now["facts"], done_now["known_facts"]) == ([], 3)
+    assert len(done_now["sessions"]["new"]) == 2
+    assert len(list((bank / "facts").iterdir())) == 3
 
 
 def test_other_notes_of_a_workspace_come_along_once(bank: Path) -> None:
