@@ -118,6 +118,19 @@ def test_search_finds_messages_and_memories(work: Path) -> None:
         assert talk.type("/search xylophone").text == 'No results found for "xylophone".'
 
 
+def test_search_lists_a_common_word_and_says_what_is_superseded(work: Path) -> None:
+    app = App(cwd=str(work))
+    for number in range(12):
+        app.put(f"Herd {number}: the stampede began at dawn.", id=f"herd-{number}")
+    app.supersede("herd-1", "herd-2")
+    app.put("Bread is baked on Fridays.", id="bread")
+    with talking(work) as talk:
+        text = talk.type("/search stampede").text
+        assert text.count("[memory]") == 8
+        assert "Bread" not in text
+        assert "superseded by memories/herd-2" in talk.type("/search herd 1 stampede").text
+
+
 @pytest.mark.parametrize("words", ['"', "foo-bar", "c++", "' OR 1=1", "a AND (", "*", "->", "-"])
 def test_nothing_that_is_searched_for_is_syntax(work: Path, words: str) -> None:
     with talking(work) as talk:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import NotFound, RetainError, UsageError
-from retain.memory import GLOBAL
+from retain.memory import FAR_BEHIND, GLOBAL
+from retain.search.rank import fits, query_terms
 from retain.search.request import SearchRequest
 from retain.talk import models, skills
 from retain.talk.past_sessions import banks
 from retain.talk.tools import TOOLS
+from retain.text import tokens
 from retain.text.sanitize import flat, visible
 
 if TYPE_CHECKING:
@@ -156,14 +159,22 @@ class Commands:
         return await self._away(work)
 
     def _known(self, words: str) -> tuple[list[str], str]:
-        """The memories that speak of something; without an index, what was said is still found."""
+        """List the memories that speak of something; without an index, chats are still searched.
+
+        What has none of the words is listed only where the answer fits, and not far behind.
+        """
         try:
-            known = self._chat.app.search(SearchRequest(words, limit=8))
+            answer = self._chat.app.search(SearchRequest(words, limit=8))
         except RetainError as error:
             return [], f" (memories cannot be searched: {_line(error.message)})"
+        terms = query_terms(words)
+        least = FAR_BEHIND * answer.hits[0].score if fits(answer, terms) else math.inf
         return [
-            f"- **[memory]** {_line(one.title)}: {_line(one.text)} (`{one.ref}`)"
-            for one in (known.hits if known.is_confident else ())
+            f"- **[memory]** {_line(hit.title)}: {_line(hit.text)}"
+            f" ({_line(', '.join((f'`{hit.ref}`', *hit.cautions)))})"
+            for hit in answer.hits
+            if hit.score >= least
+            or terms & set(tokens.words(f"{hit.title} {hit.header_path} {hit.text}"))
         ], ""
 
     async def _sessions(self, words: str) -> Shown:
