@@ -40,7 +40,7 @@ from retain.app import App
 from retain.index.embed import embedder
 from retain.index.queries import Chosen
 from retain.search.request import SearchRequest, parse_filters
-from retain.web.looking import PAGE
+from retain.web.search_state import PAGE
 
 LIMIT = 3.0  # times the engine, for lists and searches, at p95
 HEAVIEST = 150_000  # bytes of the first page

@@ -139,7 +139,7 @@ _NOTES: Final = (
          "Amounts are integers of the smallest unit with the currency beside them. Rounding "
          "happens once, when a price is made: see [[rounding]].", "money"),
     Note("knowledge/rounding", 138, "Prices are rounded half to even",
-         "Finance wants banker's rounding. The tax office accepts it per line, not per order.",
+         "Finance wants banker's rounding. The tax banks accepts it per line, not per order.",
          "money"),
     Note("decisions/one-repository", 160, "One repository for shop and billing",
          "They change together nine times out of ten. Builds are kept fast by [[build-cache]].",
@@ -156,7 +156,7 @@ _NOTES: Final = (
          "It renews itself 30 days before. If it does not, port 80 is closed again: open it, run "
          "the renewal by hand and look at [[firewall]].", "on-call,network", "runbook"),
     Note("knowledge/firewall", 51, "What the firewall lets in",
-         "443 from everywhere, 80 for certificates alone, 22 from the office. Nothing else.",
+         "443 from everywhere, 80 for certificates alone, 22 from the banks. Nothing else.",
          "network"),
     Note("knowledge/staging-port", 15, "Staging answers on port 8443",
          "The proxy took 443 for the demo shop. Scripts read `STAGING_URL`.", "network,staging"),

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
 from starlette.routing import Route
 
-from retain.web.pages import ROUTES
+from retain.web.app import ROUTES
 from tests.conftest import ROOT
 from tests.talk.servers import running
 from tests.web import demo, stage

@@ -26,15 +26,15 @@ from starlette.requests import Request
 from retain.app import App
 from retain.capture.inbox import Inbox
 from retain.errors import Busy, Conflict, NotFound
-from retain.web import talking, wikilinks
-from retain.web.growing import Growing, _Blocks
+from retain.web import chat as chatting
+from retain.web import chat_session, wikilinks
+from retain.web.bank_pool import BankPool
+from retain.web.chat_registry import ChatRegistry
+from retain.web.event_log import EventLog
 from retain.web.live import Live
 from retain.web.markdown import LinkTarget, Renderer
-from retain.web.office import Office
 from retain.web.operation import Call
-from retain.web.operations import chat as chatting
-from retain.web.script import Script
-from retain.web.talks import Talks
+from retain.web.stream import Stream, _Blocks
 from tests.conftest import command
 from tests.talk.servers import Server, Thought, Use, claude, claude_error, running
 from tests.web import stage
@@ -137,7 +137,7 @@ def test_a_link_in_a_chat_leads_to_the_memory_that_it_names(served: Served, mode
 
 
 def test_a_link_is_as_it_is_written_where_the_index_cannot_tell(
-    model: Server, office: Office, monkeypatch: pytest.MonkeyPatch
+    model: Server, banks: BankPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise Busy("somebody else has it")
@@ -145,7 +145,7 @@ def test_a_link_is_as_it_is_written_where_the_index_cannot_tell(
     monkeypatch.setattr(App, "resolve_links", broken)
 
     async def scene() -> None:
-        talks = Talks(office, Live(office))
+        talks = ChatRegistry(banks, Live(banks))
         talk = await talks.open()
         assert await talk.laid_out("See [[tea]].") == '<p dir="auto">See [[tea]].</p>\n'
         await talks.close()
@@ -154,7 +154,7 @@ def test_a_link_is_as_it_is_written_where_the_index_cannot_tell(
 
 
 def test_of_very_many_links_some_are_looked_up(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    banks: BankPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
 
@@ -164,9 +164,7 @@ def test_of_very_many_links_some_are_looked_up(
 
     monkeypatch.setattr(App, "resolve_links", addresses)
     texts = [" ".join(f"[[n{number}]]" for number in range(9_000))] * 2
-    found = office.at_once(
-        lambda app: wikilinks.look_up(app, office, wikilinks.find_targets(texts))
-    )
+    found = banks.at_once(lambda app: wikilinks.look_up(app, banks, wikilinks.find_targets(texts)))
     assert asked == [wikilinks._MOST]
     assert wikilinks.resolver(found)("n1") == LinkTarget()
     assert wikilinks.resolver(found)("n8999") is None
@@ -504,13 +502,13 @@ def test_a_server_that_ends_leaves_every_conversation_in_order(
 
 
 @pytest.fixture
-def office(model: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
+def banks(model: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BankPool]:
     """One bank alone, the person's own, and a model to talk to."""
     for name, value in {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": model.url}.items():
         monkeypatch.setenv(name, value)
     work = tmp_path / "work"
     work.mkdir()
-    made = Office(lambda own: App(everywhere=own, cwd=str(work), stays=True))
+    made = BankPool(lambda own: App(everywhere=own, cwd=str(work), stays=True))
     yield made
     made.close()
 
@@ -533,19 +531,19 @@ async def comes(condition: Callable[[], Any]) -> None:
     raise AssertionError("it never came")
 
 
-def replies(talk: talking.Talk) -> list[str]:
+def replies(talk: chat_session.ChatSession) -> list[str]:
     return [one.data["html"] for one in talk.script.since(0) if one.kind == "reply"]
 
 
-def long_ago(talk: talking.Talk) -> None:
+def long_ago(talk: chat_session.ChatSession) -> None:
     talk.script.alone_since = time.monotonic() - 86_400
 
 
 def test_a_conversation_that_nobody_looks_at_is_left_with_a_summary(
-    model: Server, office: Office
+    model: Server, banks: BankPool
 ) -> None:
     async def scene() -> None:
-        talks = Talks(office, Live(office), long=0.0, short=0.0)
+        talks = ChatRegistry(banks, Live(banks), long=0.0, short=0.0)
         seen, unseen = await talks.open(), await talks.open()
         looking = seen.script.listen(0)
         await anext(looking)
@@ -562,7 +560,7 @@ def test_a_conversation_that_nobody_looks_at_is_left_with_a_summary(
         with pytest.raises(NotFound):
             unseen.send("Too late")
         assert unseen.session
-        summaries = {one.session_id: one.summary for one in office.app().sessions.summaries()}
+        summaries = {one.session_id: one.summary for one in banks.app().sessions.summaries()}
         assert summaries[unseen.session.id] == "They spoke of tides."
         await looking.aclose()
         await talks.close()
@@ -570,9 +568,9 @@ def test_a_conversation_that_nobody_looks_at_is_left_with_a_summary(
     played(scene)
 
 
-def test_a_conversation_that_is_used_is_not_left(model: Server, office: Office) -> None:
+def test_a_conversation_that_is_used_is_not_left(model: Server, banks: BankPool) -> None:
     async def scene() -> None:
-        talks = Talks(office, Live(office))
+        talks = ChatRegistry(banks, Live(banks))
         talk = await talks.open()
         model.says(claude("It begins and goes on and on", ending="hang", keep=6))
         talk.send("Tell me")
@@ -598,9 +596,11 @@ def test_a_conversation_that_is_used_is_not_left(model: Server, office: Office) 
     played(scene)
 
 
-def test_a_stop_before_anything_began_gives_the_message_back(model: Server, office: Office) -> None:
+def test_a_stop_before_anything_began_gives_the_message_back(
+    model: Server, banks: BankPool
+) -> None:
     async def scene() -> None:
-        talks = Talks(office, Live(office))
+        talks = ChatRegistry(banks, Live(banks))
         talk = await talks.open()
         talk.send("hello")
         assert talk.stop() == ["hello"]
@@ -615,9 +615,9 @@ def test_a_stop_before_anything_began_gives_the_message_back(model: Server, offi
     played(scene)
 
 
-def test_what_is_sent_right_after_a_stop_is_answered(model: Server, office: Office) -> None:
+def test_what_is_sent_right_after_a_stop_is_answered(model: Server, banks: BankPool) -> None:
     async def scene() -> None:
-        talks = Talks(office, Live(office))
+        talks = ChatRegistry(banks, Live(banks))
         talk = await talks.open()
         model.says(claude("The first."))
         talk.send("not this")
@@ -640,9 +640,9 @@ def test_what_is_sent_right_after_a_stop_is_answered(model: Server, office: Offi
     played(scene)
 
 
-def test_a_message_waits_for_the_end_of_a_command(model: Server, office: Office) -> None:
+def test_a_message_waits_for_the_end_of_a_command(model: Server, banks: BankPool) -> None:
     async def scene() -> None:
-        talks = Talks(office, Live(office))
+        talks = ChatRegistry(banks, Live(banks))
         talk = await talks.open()
         with talk.chat.turn:  # for which the command has to wait
             doing = asyncio.create_task(talk.command("/memories"))
@@ -671,10 +671,10 @@ def test_a_message_waits_for_the_end_of_a_command(model: Server, office: Office)
 
 @pytest.mark.parametrize("sent", ["one", "three"])
 def test_what_waits_behind_a_failure_is_said_in_its_order(
-    model: Server, office: Office, sent: str
+    model: Server, banks: BankPool, sent: str
 ) -> None:
     async def scene() -> None:
-        talks = Talks(office, Live(office))
+        talks = ChatRegistry(banks, Live(banks))
         talk = await talks.open()
         model.says(claude_error(400, "invalid_request_error", "that is wrong"))
         talk.send("one")
@@ -692,9 +692,9 @@ def test_what_waits_behind_a_failure_is_said_in_its_order(
     played(scene)
 
 
-def test_one_bank_has_one_conversation_for_a_session(model: Server, office: Office) -> None:
+def test_one_bank_has_one_conversation_for_a_session(model: Server, banks: BankPool) -> None:
     async def scene() -> None:
-        talks = Talks(office, Live(office))
+        talks = ChatRegistry(banks, Live(banks))
         talk = await talks.open(scope="global")
         assert talk.scope == "here"
         model.says(claude("It begins and goes on and on", ending="hang", keep=6))
@@ -728,10 +728,10 @@ class Broken:
 
 
 def test_a_fault_in_leaving_one_conversation_keeps_no_other(
-    office: Office, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    banks: BankPool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async def scene() -> None:
-        talks = Talks(office, Live(office), short=0.0, pause=0.01)
+        talks = ChatRegistry(banks, Live(banks), short=0.0, pause=0.01)
         bad, good = await talks.open(), await talks.open()
         closed: list[bool] = []
         real = bad.chat.close
@@ -753,15 +753,15 @@ def test_a_fault_in_leaving_one_conversation_keeps_no_other(
     played(scene)
     said = capfd.readouterr().err
     assert "leaving a conversation: ZeroDivisionError" in said
-    assert re.search(r"web/talking\.py:\d+ in leave", said)
+    assert re.search(r"web/chat_session\.py:\d+ in leave", said)
     assert "secret" not in said
 
 
 def test_what_looks_after_conversations_survives_a_fault(
-    office: Office, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    banks: BankPool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async def scene() -> None:
-        talks = Talks(office, Live(office), short=0.0, pause=0.01)
+        talks = ChatRegistry(banks, Live(banks), short=0.0, pause=0.01)
         talk = await talks.open()
         broken = Broken()
 
@@ -779,10 +779,10 @@ def test_what_looks_after_conversations_survives_a_fault(
 
 
 def test_a_fault_in_an_exchange_stands_in_the_log(
-    office: Office, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    banks: BankPool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async def scene() -> None:
-        talks = Talks(office, Live(office))
+        talks = ChatRegistry(banks, Live(banks))
         talk = await talks.open()
         monkeypatch.setattr(talk._commands, "run", Broken())
         talk.send("/memories")
@@ -793,7 +793,7 @@ def test_a_fault_in_an_exchange_stands_in_the_log(
 
     played(scene)
     said = capfd.readouterr().err
-    assert re.search(r"web/talking\.py:\d+ in _command", said)
+    assert re.search(r"web/chat_session\.py:\d+ in _command", said)
     assert "secret" not in said
 
 
@@ -806,13 +806,13 @@ def test_pages_hear_of_changes_after_a_fault(
         broken.fails()
         return App(everywhere=own, cwd=str(tmp_path), stays=True)
 
-    office = Office(opened)
+    banks = BankPool(opened)
 
     async def scene() -> None:
-        live = Live(office, again=0.01)
+        live = Live(banks, again=0.01)
         live.start()
         await comes(lambda: not broken.left)
-        await office.use(lambda app: app.put("There is a bank now."))
+        await banks.use(lambda app: app.put("There is a bank now."))
         heard: list[str] = []
 
         async def listen() -> None:
@@ -823,7 +823,7 @@ def test_pages_hear_of_changes_after_a_fault(
         number = 0
         while not any("event: memories" in line for line in heard):
             number += 1
-            await office.use(partial(App.put, text=f"It is number {number}."))
+            await banks.use(partial(App.put, text=f"It is number {number}."))
             await asyncio.sleep(0.2)
             assert number < 100
         live.close()
@@ -832,28 +832,28 @@ def test_pages_hear_of_changes_after_a_fault(
     try:
         played(scene)
     finally:
-        office.close()
+        banks.close()
     said = capfd.readouterr().err
     assert "watching for changes: ZeroDivisionError" in said
     assert "secret" not in said
 
 
 def test_pages_hear_of_the_inbox_after_a_fault(
-    office: Office, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    banks: BankPool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    broken, real = Broken(), office.roots
+    broken, real = Broken(), banks.roots
 
     def roots() -> list[str]:
         broken.fails()
         return real()
 
-    monkeypatch.setattr(office, "roots", roots)
+    monkeypatch.setattr(banks, "roots", roots)
 
     async def scene() -> None:
-        await office.use(lambda app: app.put("There is a bank now."))
+        await banks.use(lambda app: app.put("There is a bank now."))
         folder = Path(Inbox(real()[0], os.environ).path)
         folder.mkdir(parents=True, exist_ok=True)
-        live = Live(office, again=0.01)
+        live = Live(banks, again=0.01)
         live.start()
         heard = live.listen()
         await anext(heard)
@@ -875,7 +875,7 @@ def test_pages_hear_of_the_inbox_after_a_fault(
 
 
 def test_nothing_is_laid_out_in_the_servers_loop(
-    model: Server, office: Office, monkeypatch: pytest.MonkeyPatch
+    model: Server, banks: BankPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside: list[threading.Thread] = []
     real = Renderer.render
@@ -887,7 +887,7 @@ def test_nothing_is_laid_out_in_the_servers_loop(
     monkeypatch.setattr(Renderer, "render", render)
 
     async def scene() -> None:
-        talks = Talks(office, Live(office))
+        talks = ChatRegistry(banks, Live(banks))
         talk = await talks.open()
         model.says(claude("Hello to you."))
         talk.send("Hello")
@@ -901,7 +901,7 @@ def test_nothing_is_laid_out_in_the_servers_loop(
         app.state.talks = talks
         request = Request({"type": "http", "app": app})
         line = chatting.Line(line="/help")
-        done = await chatting._command(Call(office, {"id": talk.name}, None, line, request))
+        done = await chatting._command(Call(banks, {"id": talk.name}, None, line, request))
         assert "/remember" in done["html"]
         assert len(inside) > 1
         assert threading.current_thread() not in inside
@@ -910,12 +910,12 @@ def test_nothing_is_laid_out_in_the_servers_loop(
     played(scene)
 
 
-def numbers(script: Script, after: int = 0) -> Sequence[tuple[int, str]]:
+def numbers(script: EventLog, after: int = 0) -> Sequence[tuple[int, str]]:
     return [(one.number, one.kind) for one in script.since(after)]
 
 
 def test_a_page_is_told_that_the_beginning_is_gone() -> None:
-    script = Script()
+    script = EventLog()
     script.say("earlier", script.piece(), count=40)
     script.say("state", "state", covers=("state",), doing="")
     for _ in range(1_000):
@@ -935,8 +935,8 @@ def test_a_page_is_told_that_the_beginning_is_gone() -> None:
 def test_a_conversation_keeps_only_so_much_for_pages_that_come_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("retain.web.script._MOST_CHARACTERS", 1_000)
-    script = Script()
+    monkeypatch.setattr("retain.web.event_log._MOST_CHARACTERS", 1_000)
+    script = EventLog()
     script.say("state", "state", covers=("state",), doing="x" * 5_000)
     for _ in range(30):
         script.say("tool", script.piece(), lines=[{"text": "x" * 100}])
@@ -949,7 +949,7 @@ def test_a_conversation_keeps_only_so_much_for_pages_that_come_late(
 
 
 def test_only_what_failed_last_is_offered_again() -> None:
-    script = Script()
+    script = EventLog()
     for text in ("one", "two"):
         script.withdraw("retry")
         script.say("note", script.piece(), text="It failed.", retry=text)
@@ -986,7 +986,7 @@ def test_each_line_of_a_reply_is_looked_at_once() -> None:
         return text
 
     def calls(lines: int) -> int:
-        growing = Growing(Script(), lay_out)
+        growing = Stream(EventLog(), lay_out)
         profile = cProfile.Profile()
 
         async def reply() -> None:

@@ -26,8 +26,8 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from retain.web.app import OPERATIONS
 from retain.web.openapi import document
-from retain.web.operations import OPERATIONS
 from tests.web.stage import TOKEN, Served, started
 
 pytestmark = pytest.mark.slow

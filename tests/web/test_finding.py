@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from starlette.datastructures import QueryParams
 
-from retain.web.looking import sought
+from retain.web.search_state import sought
 from tests.web import stage
 from tests.web.stage import Served
 

@@ -8,7 +8,7 @@ import pytest
 
 from retain.categories import DEFAULTS, Category, Rules
 from retain.records import forms
-from retain.web.pages.writing import FormField, lay_out
+from retain.web.editor import FormField, lay_out
 
 TEXTS = {"type": "array", "items": {"type": "string"}}
 SCHEMA = {

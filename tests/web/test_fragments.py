@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retain.web.looking import PAGE
+from retain.web.search_state import PAGE
 from tests.web import stage
 from tests.web.stage import TOKEN, Served
 

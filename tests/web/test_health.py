@@ -16,7 +16,7 @@ from tests.web.stage import Begin, Served, started
 
 pytestmark = pytest.mark.slow
 
-FACT = "The office kettle boils a litre of water in two minutes."
+FACT = "The banks kettle boils a litre of water in two minutes."
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page
 from starlette.routing import Route
 
-from retain.web.pages import ROUTES
+from retain.web.app import ROUTES
 from tests.web import stage
 from tests.web.stage import Served, Trouble
 
@@ -130,12 +130,16 @@ def record(payload: str) -> dict[str, Any]:
     return {"schema_version": "1.0", **kept, **head}
 
 
+def frontmatter(fields: dict[str, Any]) -> str:
+    return "".join(f"{json.dumps(name)}: {json.dumps(value)}\n" for name, value in fields.items())
+
+
 def hostile_bank(bank: Path) -> list[tuple[str, str]]:
     """Memories that are hostile in every field that a file can have; their addresses."""
     found = []
     for number, payload in enumerate(PAYLOADS):
-        note = f"---\n{json.dumps(free(payload))}\n---\n{hostile_text()}"
-        decision = f"---\n{json.dumps(typed(payload))}\n---\n\n{payload}\n"
+        note = f"---\n{frontmatter(free(payload))}---\n{hostile_text()}"
+        decision = f"---\n{frontmatter(typed(payload))}---\n\n{payload}\n"
         name = plain(payload)
         for collection, file, text in (
             ("memories", f"plain-{number}.md", note),

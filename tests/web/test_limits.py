@@ -18,10 +18,10 @@ from starlette.requests import Request
 from retain.bank.files import saving
 from retain.errors import LimitExceeded, NotFound, NotSaved, RetainError
 from retain.web import operation
+from retain.web.app import OPERATIONS
+from retain.web.inbox import Several
+from retain.web.memory_api import Merging
 from retain.web.operation import Given
-from retain.web.operations import OPERATIONS
-from retain.web.operations.inbox import Several
-from retain.web.operations.lifecycle import Merging
 
 MODELS = sorted({model for one in OPERATIONS for model in (one.query, one.takes) if model}, key=str)
 COUNT = 20_000
@@ -114,7 +114,7 @@ def test_a_disk_that_refuses_is_no_fault_of_who_asked(number: int, status: int) 
         "path_params": {},
         "app": Starlette(),
     }
-    scope["app"].state.office = None  # type: ignore[attr-defined]
+    scope["app"].state.banks = None  # type: ignore[attr-defined]
     answer = anyio.run(one.__call__, Request(scope))
     assert answer.status_code == status
     assert json.loads(bytes(answer.body))["error"]["message"] == "no"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retain.sessions.model import Message
-from retain.web import contents, markdown, spoken
+from retain.web import markdown, memory_view, message_view
 from retain.web.markdown import LinkTarget, Renderer, render
 from retain.web.rendering import _mark_words
 
@@ -134,7 +134,7 @@ def test_texts_of_one_page_share_its_limit(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(markdown, "_MAX_PAGE", 1_000)
     items = ["The **first** one.", "x" * 1_000, "The **last** one."]
     record = json.dumps({"id": "x", "type": "runbook", "content": {"steps": items}})
-    found = contents.content(contents.parsed(".json", record), {})
+    found = memory_view.content(memory_view.parsed(".json", record), {})
     steps = next(one for one in found.fields if one.kind == "steps").value
     assert "<strong>first</strong>" in steps[0]
     assert steps[-1] == '<pre class="as-written">The **last** one.</pre>\n'
@@ -150,7 +150,7 @@ def test_of_a_long_conversation_the_oldest_is_shown_as_written(
     messages = [
         Message(number, "x", "assistant", text, when, None, ()) for number, text in enumerate(said)
     ]
-    first, *_, last = (one["html"] for one in spoken.dressed(spoken.outlined(messages)))
+    first, *_, last = (one["html"] for one in message_view.dressed(message_view.outlined(messages)))
     assert "<strong>last</strong>" in last
     assert first == '<pre class="as-written">The **first**.</pre>\n'
 

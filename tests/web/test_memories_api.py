@@ -579,7 +579,7 @@ def test_a_preview_resolves_links_and_runs_nothing(served: Served) -> None:
     served.store("# Bread\n\nWarm.", id="bread")
     text = "# T\n\n[[bread]] [[cake]] <script>alert(1)</script> [x](javascript:alert(1))"
     html = served.api("POST", "/preview", {"text": text})["html"]
-    assert '<a class="wiki" href="/memory/here/memories/bread">bread</a>' in html
+    assert '<a class="wiki" href="/memory/here/memories/bread">Bread</a>' in html
     assert 'class="ghost"' in html
     assert "<script" not in html
     assert 'href="javascript' not in html

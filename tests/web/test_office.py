@@ -15,12 +15,12 @@ from starlette.routing import Route
 
 from retain.app import App
 from retain.errors import NotFound
+from retain.web import sessions as pages
 from retain.web.app import build
 from retain.web.auth import Auth
+from retain.web.bank_pool import BankPool
 from retain.web.checkup import Checkup
 from retain.web.live import Live
-from retain.web.office import Office
-from retain.web.pages import sessions as pages
 
 pytestmark = pytest.mark.slow
 
@@ -54,11 +54,11 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def served(**where: Any) -> tuple[Office, Starlette]:
-    office = Office(lambda own: App(everywhere=True) if own else App(**where))
-    live = Live(office)
+def served(**where: Any) -> tuple[BankPool, Starlette]:
+    banks = BankPool(lambda own: App(everywhere=True) if own else App(**where))
+    live = Live(banks)
     checkup = Checkup(lambda _own: App(**where), live.tell)
-    return office, build(office, live, Auth("a-token-of-at-least-16", 1), checkup)
+    return banks, build(banks, live, Auth("a-token-of-at-least-16", 1), checkup)
 
 
 def asked(app: Starlette, *calls: tuple[str, str, Any]) -> list[httpx2.Response]:
@@ -92,7 +92,7 @@ def tree(root: Path) -> dict[str, bytes]:
 
 def refused(where: dict[str, Any], own: Path) -> None:
     """No address leads from this bank to the person's own."""
-    office, app = served(**where)
+    banks, app = served(**where)
     here = asked(app, ("POST", "/api/v1/memories/here", {"text": "# Here", "id": "here"}))
     assert here[0].status_code == 200, here[0].text
     before = tree(own)
@@ -113,7 +113,7 @@ def refused(where: dict[str, Any], own: Path) -> None:
     (told,) = asked(app, ("GET", "/api/v1/memories/global/memories/hello", None))
     assert told.json()["error"]["code"] == "not-found"
     assert asked(app, ("GET", "/", None))[0].status_code == 200
-    office.close()
+    banks.close()
 
 
 def test_a_bank_that_was_asked_for_is_shown_alone(own: Path, tmp_path: Path) -> None:
@@ -128,25 +128,25 @@ def test_a_project_that_was_asked_for_is_shown_alone(own: Path, tmp_path: Path) 
 
 
 def test_no_name_means_another_bank_than_the_pages_do(own: Path, tmp_path: Path) -> None:
-    office, _ = served(bank=str(tmp_path / "elsewhere"))
-    for find in (office.app, office.another):
+    banks, _ = served(bank=str(tmp_path / "elsewhere"))
+    for find in (banks.app, banks.another):
         with pytest.raises(NotFound):
             find("global")
         with pytest.raises(NotFound):
             find("nowhere")
     with pytest.raises(NotFound):
-        anyio.run(office.settled, "global")
-    office.close()
+        anyio.run(banks.settled, "global")
+    banks.close()
 
 
 @pytest.mark.parametrize("is_named", [False, True])
 def test_where_ones_own_bank_is_the_one_shown_both_names_mean_it(own: Path, is_named: bool) -> None:
-    office, app = served(**({"bank": str(own)} if is_named else {"everywhere": True}))
-    assert office.app("global") is office.app("here")
-    assert anyio.run(office.settled, "global") == "here"
+    banks, app = served(**({"bank": str(own)} if is_named else {"everywhere": True}))
+    assert banks.app("global") is banks.app("here")
+    assert anyio.run(banks.settled, "global") == "here"
     (found,) = asked(app, ("GET", "/api/v1/memories/global/memories/hello", None))
     assert found.status_code == 200
-    office.close()
+    banks.close()
 
 
 class Filler:
@@ -175,41 +175,41 @@ def filler(monkeypatch: pytest.MonkeyPatch) -> type[Filler]:
 
 
 def test_a_bank_with_two_names_has_its_vectors_made_once(own: Path, filler: type[Filler]) -> None:
-    office, _ = served(everywhere=True)
+    banks, _ = served(everywhere=True)
     for scope in ("here", "global"):
-        office.at_once(lambda app: app.location, scope)
+        banks.at_once(lambda app: app.location, scope)
     assert len(filler.made) == 1
-    office.close()
+    banks.close()
 
 
 def test_a_memory_that_goes_to_the_other_bank_has_its_vectors_made_there(
     own: Path, tmp_path: Path, filler: type[Filler]
 ) -> None:
     App(cwd=str(tmp_path)).init()
-    office, app = served(cwd=str(tmp_path))
+    banks, app = served(cwd=str(tmp_path))
     asked(app, ("POST", "/api/v1/memories/here", {"text": "# Here", "id": "mine"}))
     filler.woken.clear()
     move = ("POST", "/api/v1/memories/here/memories/mine/move", {"scope": "global"})
     assert asked(app, move)[0].status_code == 200
-    assert set(filler.woken) == {office.app("here"), office.app("global")}
-    office.close()
+    assert set(filler.woken) == {banks.app("here"), banks.app("global")}
+    banks.close()
 
 
 def test_more_leads_to_every_chat_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "_PAGE", 2)
     monkeypatch.setattr(pages, "_MOST", 4)
-    office, app = served(everywhere=True)
+    banks, app = served(everywhere=True)
     made = set()
     for number in range(11):
-        session = office.app().sessions.create()
-        office.app().sessions.add(session.id, "user", f"message {number}")
+        session = banks.app().sessions.create()
+        banks.app().sessions.add(session.id, "user", f"message {number}")
         made.add(session.id)
     seen: set[str] = set()
 
     path = "/sessions"
     for _ in range(20):
         text = asked(app, ("GET", path, None))[0].text
-        found = set(re.findall(r'<h2><a href="/sessions/here/([^"]+)"', text))
+        found = set(re.findall(r'<h2 dir="auto"><a href="/sessions/here/([^"]+)"', text))
         assert 0 < len(found) <= 4
         seen |= found
         more = re.search(r'href="(/sessions\?[^"]+)">More<', text)
@@ -218,5 +218,5 @@ def test_more_leads_to_every_chat_however_many_there_are(monkeypatch: pytest.Mon
         path = unescape(more[1])
     assert more is None
     assert '">Newest<' in text
-    office.close()
+    banks.close()
     assert seen == made

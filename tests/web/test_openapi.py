@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from retain.web.app import OPERATIONS
 from retain.web.openapi import document
 from retain.web.operation import Operation
-from retain.web.operations import OPERATIONS
 from tests.web.stage import Served
 
 

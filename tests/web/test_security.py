@@ -26,13 +26,12 @@ from starlette.routing import Mount, Route
 from retain.app import App
 from retain.httpd.security import Limits, SecurityMiddleware
 from retain.web import serving
-from retain.web.app import build
+from retain.web.app import OPERATIONS, build
 from retain.web.auth import ENTER, Auth, make_code, own_name
+from retain.web.bank_pool import BankPool
 from retain.web.checkup import Checkup
 from retain.web.live import Live
-from retain.web.office import Office
 from retain.web.openapi import document
-from retain.web.operations import OPERATIONS
 from retain.web.rendering import _static
 from tests.web.stage import TOKEN, Begin, Served, started
 
@@ -62,10 +61,10 @@ class Way(NamedTuple):
 
 
 def built(door: Auth | None = None) -> Starlette:
-    office = Office(lambda _own: App())
-    live = Live(office)
+    banks = BankPool(lambda _own: App())
+    live = Live(banks)
     checkup = Checkup(lambda _own: App(), live.tell)
-    return build(office, live, door or Auth(TOKEN, 1), checkup)
+    return build(banks, live, door or Auth(TOKEN, 1), checkup)
 
 
 @cache

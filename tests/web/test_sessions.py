@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from retain.sessions.model import Session
-from retain.web.subjects import sessions
+from retain.web import sessions
 from tests.talk.servers import Server, claude, running
 from tests.web import stage
 from tests.web.stage import Served, Trouble

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from retain.search.rank import query_terms
 from retain.web import diff
 from retain.web.diff import compare
-from retain.web.passages import excerpt, plain
 from retain.web.rendering import part
+from retain.web.snippets import excerpt, plain
 
 
 def test_every_form_of_a_word_is_marked_and_nothing_else() -> None:

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from retain.app import App
 from retain.errors import RetainError
-from retain.web.office import Office
+from retain.web.bank_pool import BankPool
 from retain.web.rendering import page
 from tests.web import stage
 from tests.web.stage import Begin, Served
@@ -109,9 +109,9 @@ def test_a_page_that_takes_long_to_make_keeps_no_other_waiting(home: Path) -> No
             return await http.get("/other"), await first
 
     app = Starlette(routes=[Route("/slow", shown), Route("/other", other)])
-    app.state.office = Office(lambda _own: App(bank=str(home / "bank")))
+    app.state.banks = BankPool(lambda _own: App(bank=str(home / "bank")))
     quick, late = asyncio.run(both())
-    app.state.office.close()
+    app.state.banks.close()
     assert quick.text == "there"
     assert "went on" in late.text
     assert int(late.headers["content-length"]) == len(late.content)

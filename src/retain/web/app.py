@@ -17,25 +17,45 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retain.errors import RetainError, UsageError
 from retain.httpd.security import error_body
-from retain.web import pages
+from retain.web import (
+    chat,
+    editor,
+    graph,
+    health,
+    inbox,
+    memory,
+    memory_api,
+    memory_list,
+    sessions,
+    timeline,
+)
 from retain.web.auth import COOKIE_SECONDS, ENTER, Auth
+from retain.web.bank_pool import BankPool
+from retain.web.chat_registry import ChatRegistry
 from retain.web.checkup import Checkup
 from retain.web.live import Live
-from retain.web.office import Office
 from retain.web.openapi import document
 from retain.web.operation import Operation, body_of, failed
-from retain.web.operations import OPERATIONS
 from retain.web.rendering import Static, failure
-from retain.web.talks import Talks
 
 _OLD: Final = "The link was used already, or is too old"
 _FAULT: Final = "Something went wrong in Retain; its log has more"
 _DESCRIBED: Final = "/api/v1/openapi.json describes every call."
 
+_PAGES: Final = (memory_list, memory, editor, graph, timeline, inbox, health, sessions, chat)
+_INTERFACE: Final = (
+    memory_list, memory_api, editor, memory, graph, timeline, inbox, health, sessions, chat,
+)  # fmt: skip
 
-def build(office: Office, live: Live, auth: Auth, checkup: Checkup) -> Starlette:
+ROUTES: Final[tuple[Route, ...]] = tuple(route for subject in _PAGES for route in subject.ROUTES)
+OPERATIONS: Final[tuple[Operation, ...]] = tuple(
+    operation for subject in _INTERFACE for operation in subject.OPERATIONS
+)
+
+
+def build(banks: BankPool, live: Live, auth: Auth, checkup: Checkup) -> Starlette:
     """The whole server, without its security."""
-    talks = Talks(office, live)
+    talks = ChatRegistry(banks, live)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -56,7 +76,7 @@ def build(office: Office, live: Live, auth: Auth, checkup: Checkup) -> Starlette
 
     app = Starlette(
         routes=[
-            *pages.ROUTES,
+            *ROUTES,
             Route("/enter", _home, methods=["GET"]),
             Route(ENTER, _enter, methods=["POST"]),
             Route("/api/v1/openapi.json", _description, methods=["GET"]),
@@ -69,7 +89,7 @@ def build(office: Office, live: Live, auth: Auth, checkup: Checkup) -> Starlette
         middleware=[Middleware(Counted)],
     )
     app.router.redirect_slashes = False
-    app.state.office, app.state.live, app.state.auth = office, live, auth
+    app.state.banks, app.state.live, app.state.auth = banks, live, auth
     app.state.checkup, app.state.talks = checkup, talks
     return app
 

@@ -1,6 +1,6 @@
 """A bank looked over and put in order in the background: one work at a time, told as it goes on.
 
-The work has an app of its own. What others ask meanwhile is answered by the office's.
+The work has an app of its own. What others ask meanwhile is answered by the banks's.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Final
 from retain.capture.inbox import Inbox
 from retain.errors import RetainError
 from retain.httpd.logging import describe, log_fault
-from retain.web.office import HERE, OWN, Office
+from retain.web.bank_pool import HERE, OWN, BankPool
 
 _MOST_WAITING: Final = 64  # words that one page may be behind; each says "look", so one is enough
 _MOST_PAGES: Final = 100  # fewer than the connections of a server, so that others are still served
@@ -27,8 +27,8 @@ _BREATH_SECONDS: Final = 15.0  # a sign of life, by which a page that is gone is
 class Live:
     """A thread that watches the files, and the pages that listen."""
 
-    def __init__(self, office: Office, *, again: float = _AGAIN_SECONDS) -> None:
-        self._office, self._again = office, again
+    def __init__(self, banks: BankPool, *, again: float = _AGAIN_SECONDS) -> None:
+        self._banks, self._again = banks, again
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pages: set[asyncio.Queue[str]] = set()
         self._is_over = False
@@ -49,7 +49,7 @@ class Live:
     def _keep(self, watch: Callable[[], None]) -> None:
         """Watch until it ends by itself; a fault is logged, once, and then it goes on."""
         known = ""
-        while not self._office.ended.is_set():
+        while not self._banks.ended.is_set():
             try:
                 watch()
                 break
@@ -57,15 +57,15 @@ class Live:
                 pass  # no bank that could be opened, so far
             except Exception as error:  # noqa: BLE001 - else open pages would hear nothing more
                 # What comes while everything is closed is no fault.
-                if not self._office.ended.is_set() and describe(error) != known:
+                if not self._banks.ended.is_set() and describe(error) != known:
                     known = describe(error)
                     log_fault(error, "watching for changes")
-            self._office.ended.wait(self._again)
+            self._banks.ended.wait(self._again)
 
     def _watch(self, scope: str) -> None:
-        if scope == OWN and self._office.is_one:
+        if scope == OWN and self._banks.is_one:
             return  # nobody needs to hear everything twice
-        for found in self._office.changes(scope):
+        for found in self._banks.changes(scope):
             counts = {"added": found.added, "changed": found.changed, "removed": found.removed}
             self.tell("memories", counts)
 
@@ -73,13 +73,13 @@ class Live:
         """Tell of proposals and chats, whoever changes them: with them a folder or a file does."""
         roots: list[str] = []
         proposals, chats = _Glance(_proposals), _Glance(_chats)
-        while not self._office.ended.wait(_GLANCE_SECONDS):
+        while not self._banks.ended.wait(_GLANCE_SECONDS):
             with contextlib.suppress(RetainError):  # no bank that could be opened, so far
-                roots = roots or self._office.roots()
+                roots = roots or self._banks.roots()
                 if proposals.is_other(roots):
                     count = sum(Inbox(root, os.environ).count() for root in roots)
                     self.tell("inbox", {"count": count})
-                if chats.is_other([self._office.chats()]):
+                if chats.is_other([self._banks.chats()]):
                     self.tell("sessions", {})
 
     def tell(self, event: str, data: Mapping[str, object]) -> None:

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from retain import __version__
-from retain.web.office import HERE, OWN
+from retain.web.bank_pool import HERE, OWN
 from retain.web.operation import Operation
 
 _REF: Final = "#/components/schemas/{model}"

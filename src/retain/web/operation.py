@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from retain.errors import LimitExceeded, NotSaved, RetainError, UsageError
-from retain.web.office import Office
+from retain.web.bank_pool import BankPool
 
 ROOT: Final = (
     ":root"  # in an address: the collection without a name; no collection can be so called
@@ -61,7 +61,7 @@ class Gives(BaseModel):
 class Call(NamedTuple):
     """One call of an operation, its values checked."""
 
-    office: Office
+    banks: BankPool
     path: Mapping[str, str]
     query: Any
     body: Any
@@ -91,13 +91,13 @@ class Operation(NamedTuple):
 
     async def __call__(self, request: Request) -> Response:
         """Check what came, do it, answer in JSON."""
-        office: Office = request.app.state.office
+        banks: BankPool = request.app.state.banks
         try:
             asked = self.query or Nothing
             query = _checked(asked, _values(request, asked))
             body = await _body(request, taken) if (taken := self.takes) else None
             path = {key: str(value) for key, value in request.path_params.items()}
-            found = await self.handler(Call(office, path, query, body, request))
+            found = await self.handler(Call(banks, path, query, body, request))
         except RetainError as error:
             return failed(error)
         except OSError as error:  # the disk's word, without the place where it stands

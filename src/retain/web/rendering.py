@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from retain.errors import NotFound, RetainError
-from retain.web.office import Office
+from retain.web.bank_pool import BankPool
 from retain.web.operation import ROOT, status_of
 
 _KINDS: Final = {
@@ -131,11 +131,11 @@ def page(
 
     `here` names the part of Retain that it belongs to.
     """
-    office: Office = request.app.state.office
+    banks: BankPool = request.app.state.banks
     layout = "part.html" if _FRAGMENT in request.headers else "base.html"
 
     def made() -> bytes:
-        given = {"here": "", "place": office.where, "bank": _mark(office), **values}
+        given = {"here": "", "place": banks.where, "bank": _mark(banks), **values}
         given["told"] = request.scope.get("told", "")
         given["layout"] = layout
         text = _templates().get_template(template).render(given)
@@ -144,9 +144,9 @@ def page(
     return _Page(made, status)
 
 
-def _mark(office: Office) -> str:
+def _mark(banks: BankPool) -> str:
     """What tells this bank from others: a browser keeps drafts by port, which another may have."""
-    return _hashed(os.path.expanduser(office.where))
+    return _hashed(os.path.expanduser(banks.where))
 
 
 @cache

@@ -18,9 +18,9 @@ from retain.httpd.server import run
 from retain.locate import make_private_directory, state_directory, state_home
 from retain.web.app import build
 from retain.web.auth import Auth, make_code, own_name
+from retain.web.bank_pool import BankPool
 from retain.web.checkup import Checkup
 from retain.web.live import Live
-from retain.web.office import Office
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -126,20 +126,20 @@ def serve(
     auth = Auth(address.token, address.port)
     own = f"{own_name(address.token, address.port)}:{address.port}"
     names = {own, own.removesuffix(":80")}  # as browsers write it
-    office = Office(open_app)
-    live = Live(office)
-    app = build(office, live, auth, Checkup(open_app, live.tell))
+    banks = BankPool(open_app)
+    live = Live(banks)
+    app = build(banks, live, auth, Checkup(open_app, live.tell))
     hosts, origins = address.hosts | names, address.origins | {f"http://{one}" for one in names}
     guarded = SecurityMiddleware(app, auth, hosts, origins, limits, _HEADERS, is_page=_is_page)
-    with office.turn:
-        bank = office.app().location.root
+    with banks.turn:
+        bank = banks.app().location.root
     announced = _announce(bank, address.port)
 
     def ready() -> None:
-        opened(Welcome.make(address.port, address.token, bank), office.where)
+        opened(Welcome.make(address.port, address.token, bank), banks.where)
 
     def cleanup() -> None:
-        office.close()
+        banks.close()
         if announced:
             announced.close()
 

@@ -7,8 +7,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from retain.text.links import find_links
+from retain.web.bank_pool import BankPool
 from retain.web.markdown import MAX_TEXT, WIKILINK, LinkTarget, Resolve
-from retain.web.office import Office
 from retain.web.rendering import address
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ def find_targets(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(link.target for one in written for link in find_links(one)))
 
 
-def look_up(app: App, office: Office, targets: Sequence[str]) -> Pages:
+def look_up(app: App, banks: BankPool, targets: Sequence[str]) -> Pages:
     """Return the page and title of each memory that is linked to, both empty if there is none."""
     if not targets:
         return {}
     memories = app.resolve_links(targets)
-    with office.turn:
+    with banks.turn:
         pages = {
-            target: LinkTarget(address(office.scope_of(scope), collection, name), title)
+            target: LinkTarget(address(banks.scope_of(scope), collection, name), title)
             for target, (scope, collection, name, title) in memories.items()
         }
     return {target: pages.get(target, LinkTarget()) for target in targets}

@@ -11,9 +11,9 @@ from retain.errors import Conflict, LimitExceeded, NotFound, RetainError
 from retain.facts.retraction import retract
 from retain.httpd.logging import log_fault
 from retain.memory import GLOBAL
-from retain.web.office import HERE, Office
+from retain.web.bank_pool import HERE, BankPool
+from retain.web.chat_session import ChatSession
 from retain.web.rendering import address
-from retain.web.talking import Talk
 from retain.web.wikilinks import Pages, find_targets, look_up
 
 if TYPE_CHECKING:
@@ -30,21 +30,21 @@ _SUMMARY_SECONDS: Final = 20.0
 _LAST_SECONDS: Final = 4.0  # for all to be left when the server ends
 
 
-class Talks:
+class ChatRegistry:
     """Opens conversations, one for each session, and leaves those that nobody looks at."""
 
     def __init__(
         self,
-        office: Office,
+        banks: BankPool,
         live: Live,
         *,
         long: float = _LONG,
         short: float = _SHORT,
         pause: float = _TIDY_SECONDS,
     ) -> None:
-        self._office, self._live = office, live
+        self._banks, self._live = banks, live
         self._long, self._short, self._pause = long, short, pause
-        self._open: dict[str, Talk] = {}
+        self._open: dict[str, ChatSession] = {}
         self._opening = asyncio.Lock()
         self._tidying: asyncio.Task[None] | None = None
 
@@ -53,18 +53,20 @@ class Talks:
         self._live.at_end.append(self._hush)
         self._tidying = asyncio.create_task(self._keep_tidy())
 
-    async def open(self, session: str = "", scope: str = HERE, model: str = "") -> Talk:
+    async def open(self, session: str = "", scope: str = HERE, model: str = "") -> ChatSession:
         """A new conversation, or the one that goes on with a session, which may be open already."""
         async with self._opening:
-            scope = await self._office.settled(scope)
+            scope = await self._banks.settled(scope)
             # By its whole name: `latest`, or the beginning of an id, is not what an address has.
             if session and (found := self._at(scope, session)):
                 found.script.touch()
                 await found.catch_up()
                 return found
             await self._make_room()
-            talk = Talk(secrets.token_hex(8), scope, self.page_of, self._places, self._changed)
-            await talk.begin(lambda: self._office.another(scope), session, model)
+            talk = ChatSession(
+                secrets.token_hex(8), scope, self.page_of, self._places, self._changed
+            )
+            await talk.begin(lambda: self._banks.another(scope), session, model)
             # The id may have been given by its beginning.
             known = self._at(scope, talk.session.id) if talk.session else None
             if known:
@@ -73,7 +75,7 @@ class Talks:
             self._open[talk.name] = talk
             return talk
 
-    def get(self, name: str) -> Talk:
+    def get(self, name: str) -> ChatSession:
         """A conversation that is open."""
         try:
             found = self._open[name]
@@ -90,7 +92,7 @@ class Talks:
         """Whether so many pages listen that one more would be at the cost of others."""
         return sum(talk.script.listeners for talk in self._open.values()) >= _MOST_PAGES
 
-    def _at(self, scope: str, session: str) -> Talk | None:
+    def _at(self, scope: str, session: str) -> ChatSession | None:
         return next(
             (
                 talk
@@ -104,23 +106,23 @@ class Talks:
         """The address of the memory that a conversation calls so."""
         is_own = ref.startswith(GLOBAL) or app.location.scope == "global"
         collection, _, name = ref.removeprefix(GLOBAL).rpartition("/")
-        with self._office.turn:
-            scope = self._office.scope_of("global" if is_own else app.location.scope)
+        with self._banks.turn:
+            scope = self._banks.scope_of("global" if is_own else app.location.scope)
         return address(scope, collection, name)
 
     def _places(self, app: App, texts: Sequence[str]) -> Pages:
-        return look_up(app, self._office, find_targets(texts))
+        return look_up(app, self._banks, find_targets(texts))
 
     async def undo(self, scope: str, session: str, ref: str) -> list[str]:
         """Take back a fact that a chat saved; its pages hear of it if it is open."""
-        scope = await self._office.settled(scope)
+        scope = await self._banks.settled(scope)
         if talk := self._at(scope, session):
             return await talk.undo(ref)
-        return await self._office.use(lambda app: retract(app, session, ref), scope)
+        return await self._banks.use(lambda app: retract(app, session, ref), scope)
 
     async def renamed(self, scope: str, session: str) -> None:
         """Show a session's new title on the pages of its conversation, if it is open."""
-        if talk := self._at(await self._office.settled(scope), session):
+        if talk := self._at(await self._banks.settled(scope), session):
             await talk.retitle()
 
     def _changed(self) -> None:
@@ -130,7 +132,7 @@ class Talks:
 
     async def let_go(self, scope: str, session: str) -> None:
         """Close the conversation that has a session open, which is about to be deleted."""
-        talk = self._at(await self._office.settled(scope), session)
+        talk = self._at(await self._banks.settled(scope), session)
         if talk and talk.is_busy:
             raise Conflict(
                 f"a reply comes in {session}",
@@ -147,7 +149,7 @@ class Talks:
                 raise LimitExceeded(
                     f"{_MOST} conversations are open", hint="Close the pages of some of them."
                 )
-            await self._leave(max(idle, key=Talk.alone_for), 0)
+            await self._leave(max(idle, key=ChatSession.alone_for), 0)
 
     async def _keep_tidy(self) -> None:
         while True:
@@ -165,7 +167,7 @@ class Talks:
             ):
                 await self._leave(talk, _SUMMARY_SECONDS)
 
-    async def _leave(self, talk: Talk, seconds: float) -> None:
+    async def _leave(self, talk: ChatSession, seconds: float) -> None:
         self._open.pop(talk.name, None)
         try:
             await talk.leave(seconds)

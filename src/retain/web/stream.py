@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from retain.web.script import Script
-from retain.web.spoken import inert
+from retain.web.event_log import EventLog
+from retain.web.message_view import inert
 
 _PAUSE: Final = 0.05  # seconds between two words to the pages; smooth, and not a word a token
 _FENCES: Final = ("```", "~~~")
@@ -49,10 +49,10 @@ class _Blocks:
         self._at += len(line)
 
 
-class Growing:
+class Stream:
     """One piece of a reply, until it is complete; `lay_out` makes HTML of its Markdown."""
 
-    def __init__(self, script: Script, lay_out: Callable[[str], Awaitable[str]]) -> None:
+    def __init__(self, script: EventLog, lay_out: Callable[[str], Awaitable[str]]) -> None:
         self._script = script
         self._html_of = lay_out
         self._piece = ""

@@ -39,7 +39,7 @@ def _size(value: object) -> int:
     return sum(map(_size, value)) if isinstance(value, list) else len(str(value))
 
 
-class Script:
+class EventLog:
     """The words so far, and the pages that listen; used in one loop alone."""
 
     def __init__(self) -> None:

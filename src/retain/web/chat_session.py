@@ -33,9 +33,9 @@ from retain.talk.events import (
 from retain.talk.models.access import LOCAL, key_file, key_variable
 from retain.talk.models.errors import ModelError
 from retain.text.sanitize import flat
-from retain.web import spoken
-from retain.web.growing import Growing
-from retain.web.script import Script
+from retain.web import message_view
+from retain.web.event_log import EventLog
+from retain.web.stream import Stream
 from retain.web.wikilinks import Pages, resolver
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class _Asked(NamedTuple):
     answer: asyncio.Future[Answer]
 
 
-class Talk:
+class ChatSession:
     """A conversation that is open; everything here is called in the server's loop.
 
     `page_of` gives the address of the memory that a reference names, `places` those of what texts
@@ -93,7 +93,7 @@ class Talk:
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.name, self.scope = name, scope
-        self.script = Script()
+        self.script = EventLog()
         self._page_of, self._places, self._changed = page_of, places, changed
         self._queue: list[str] = []
         self._retry = ""  # what failed last, and is offered to be sent again
@@ -106,7 +106,7 @@ class Talk:
         self._doing = ""
         self._title = ""
         self._last = 0  # the number of the last message that the pages know of
-        self._growing = Growing(self.script, self.laid_out)
+        self._growing = Stream(self.script, self.laid_out)
         self._tools: dict[str, str] = {}  # the pieces of tools that run
         self._table: Mapping[type, Callable[[Any], Awaitable[None]]] = {
             Assembled: self._on_assembled,
@@ -144,7 +144,7 @@ class Talk:
         try:
             await self.chat.away(lambda: self.chat.model)
         except ModelError as error:
-            html = await asyncio.to_thread(spoken.laid_out, self._setup(error))
+            html = await asyncio.to_thread(message_view.laid_out, self._setup(error))
             self.script.say("setup", self.script.piece(), html=html)
 
     def _setup(self, error: ModelError) -> str:
@@ -206,16 +206,16 @@ class Talk:
         return found
 
     async def _pieces(
-        self, messages: Sequence[Message], facts: Sequence[spoken.Piece] = ()
-    ) -> list[spoken.Piece]:
-        found = await asyncio.to_thread(spoken.outlined, messages, facts)
-        resolve = await self._looked_up(spoken.texts(found))
-        return await asyncio.to_thread(spoken.dressed, found, resolve)
+        self, messages: Sequence[Message], facts: Sequence[message_view.Piece] = ()
+    ) -> list[message_view.Piece]:
+        found = await asyncio.to_thread(message_view.outlined, messages, facts)
+        resolve = await self._looked_up(message_view.texts(found))
+        return await asyncio.to_thread(message_view.dressed, found, resolve)
 
     async def laid_out(self, text: str) -> str:
         """A text of this conversation as HTML, in which links lead to the memories they name."""
         resolve = await self._looked_up([text])
-        return await asyncio.to_thread(spoken.laid_out, text, resolve)
+        return await asyncio.to_thread(message_view.laid_out, text, resolve)
 
     async def _looked_up(self, texts: Sequence[str]) -> Resolve:
         found: Pages = {}
@@ -224,10 +224,12 @@ class Talk:
                 found = await self.chat.away(lambda: self._places(self.chat.app, texts))
         return resolver(found)
 
-    def _kept(self, session: str) -> list[spoken.Piece]:
+    def _kept(self, session: str) -> list[message_view.Piece]:
         """The facts that were saved here before, each with the page that shows it; blocking."""
         app = self.chat.app
-        return [spoken.fact_piece(one, self._page_of(app, one.ref)) for one in kept(app, session)]
+        return [
+            message_view.fact_piece(one, self._page_of(app, one.ref)) for one in kept(app, session)
+        ]
 
     async def leave(self, seconds: float) -> None:
         """Stop what goes on, leave a summary behind, and let go of everything."""
@@ -353,7 +355,7 @@ class Talk:
 
     async def _exchange(self, text: str) -> bool:
         self._retry = ""
-        self.script.say("person", self.script.piece(), text=spoken.inert(text))
+        self.script.say("person", self.script.piece(), text=message_view.inert(text))
         try:
             await (self._command(text) if is_command(text) else self._said(text))
         except asyncio.CancelledError:
@@ -465,14 +467,14 @@ class Talk:
         await self._growing.end()
         self._do("Using a tool")
         piece = self._tools[one.call.id] = self.script.piece()
-        data = spoken.shown_tool(one.call)
+        data = message_view.shown_tool(one.call)
         del data["kind"]
         self.script.say("tool", piece, **data)
 
     async def _on_done(self, one: ToolDone) -> None:
         piece = self._tools.pop(one.call.id)
         self.script.say(
-            "result", piece, seconds=round(one.seconds, 1), **spoken.shown_result(one.result)
+            "result", piece, seconds=round(one.seconds, 1), **message_view.shown_result(one.result)
         )
         self._do("Waiting for the model to go on")
 
@@ -519,7 +521,7 @@ class Talk:
             piece,
             title=flat(question.title),
             reason=flat(question.reason),
-            detail=spoken.inert(question.detail),
+            detail=message_view.inert(question.detail),
             is_diff=question.tool == "write_file",
             choices=[
                 {
@@ -563,7 +565,7 @@ class Talk:
         return back
 
     async def use(self, name: str) -> str:
-        """Talk to another model from now on."""
+        """ChatSession to another model from now on."""
         chosen = await self.chat.away(lambda: self.chat.use(name))
         self._say_state()
         self._warm = asyncio.create_task(self._warm_up())

@@ -27,7 +27,7 @@ _MOST_PAGES: Final = 1_000_000
 _SHARE: Final = 0.35  # of the best score, below which a memory without the words is only near
 
 
-class Sought(NamedTuple):
+class SearchState(NamedTuple):
     """A question or none, what was chosen of each facet, in which order, and which page."""
 
     question: str = ""
@@ -93,7 +93,7 @@ class Found(NamedTuple):
     near: int = 0  # memories that only come near the question and are left out
 
 
-def sought(values: QueryParams) -> Sought:
+def sought(values: QueryParams) -> SearchState:
     """What an address asks for, or a UsageError that says what is wrong with it."""
     several: dict[str, Any] = {
         name: tuple(dict.fromkeys(filter(None, values.getlist(name)))) for name in FACETS
@@ -108,7 +108,7 @@ def sought(values: QueryParams) -> Sought:
             hint="Ask for the few words that matter most.",
         )
     order = values.get("sort", "updated")
-    return Sought(
+    return SearchState(
         question,
         Chosen(**several),
         order if order in ORDERS else "updated",
@@ -131,7 +131,7 @@ def _day(text: str) -> str:
     return text
 
 
-def found(app: App, wanted: Sought, limit: int = PAGE, offset: int | None = None) -> Found:
+def found(app: App, wanted: SearchState, limit: int = PAGE, offset: int | None = None) -> Found:
     """One page of what is looked for."""
     start = (wanted.page - 1) * limit if offset is None else offset
     if wanted.question:
@@ -141,7 +141,7 @@ def found(app: App, wanted: Sought, limit: int = PAGE, offset: int | None = None
     return Found(shelf.total, (), shelf.memories, facets)
 
 
-def _searched(app: App, wanted: Sought, limit: int, start: int) -> Found:
+def _searched(app: App, wanted: SearchState, limit: int, start: int) -> Found:
     """The best hits that were chosen; facets count everything that the search has considered.
 
     A facet counts also what its own choice leaves out. So where something is chosen, the question
@@ -164,7 +164,7 @@ def _searched(app: App, wanted: Sought, limit: int, start: int) -> Found:
     return Found(total, answer.hits[start:], (), shown, answer, considered, tally.left)
 
 
-def _asking(wanted: Sought, limit: int) -> SearchRequest:
+def _asking(wanted: SearchState, limit: int) -> SearchRequest:
     asked: Filters = parse_filters(since=wanted.chosen.since, until=wanted.chosen.until)
     if wanted.chosen.status:
         # A search shows retired memories to whoever speaks of the status, and to nobody else.
@@ -188,7 +188,7 @@ def _narrowed(chosen: Chosen, asked: Filters) -> Filters:
     )
 
 
-def _ordered(counts: Mapping[str, int], wanted: Sought, facet: str) -> dict[str, int]:
+def _ordered(counts: Mapping[str, int], wanted: SearchState, facet: str) -> dict[str, int]:
     """A facet's values, the most frequent first, months by date; also what is chosen and absent."""
     missing = {value: 0 for value in getattr(wanted.chosen, facet) if value not in counts}
     every = [*counts.items(), *missing.items()]

@@ -1,25 +1,29 @@
-"""A conversation: opened, spoken in, stopped, asked about, and looked into."""
+"""A chat: opened, spoken in, stopped, asked about, and looked into."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
 
 from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from retain.errors import RetainError
 from retain.talk.approval import Answer
+from retain.talk.commands import COMMANDS
 from retain.talk.prompt import Part, Prompt
 from retain.text.sanitize import flat
-from retain.web import spoken
-from retain.web.office import Scope
+from retain.web import message_view
+from retain.web.bank_pool import HERE, OWN, BankPool, Scope
+from retain.web.chat_registry import ChatRegistry
+from retain.web.chat_session import ChatSession
 from retain.web.operation import Answer as Answered
 from retain.web.operation import Call, Given, Gives, Name, Operation
-from retain.web.rendering import address
-from retain.web.subjects.sessions import page_of_session
-from retain.web.talking import Talk
-from retain.web.talks import Talks
+from retain.web.rendering import address, page
 
 Data = dict[str, Any]
 
@@ -168,16 +172,16 @@ class Undone(Gives):
     back: list[str]
 
 
-def _talks(call: Call) -> Talks:
-    found: Talks = call.request.app.state.talks
+def _talks(call: Call) -> ChatRegistry:
+    found: ChatRegistry = call.request.app.state.talks
     return found
 
 
-def _talk(call: Call) -> Talk:
+def _talk(call: Call) -> ChatSession:
     return _talks(call).get(call.path["id"])
 
 
-def _state(talk: Talk) -> Data:
+def _state(talk: ChatSession) -> Data:
     return {"id": talk.name, **talk.state()}
 
 
@@ -200,7 +204,7 @@ async def _send(call: Call) -> Data:
     return {"status": "sent", "page": ""}
 
 
-async def _resumed(talk: Talk, line: str) -> str:
+async def _resumed(talk: ChatSession, line: str) -> str:
     wanted = line.strip().partition(" ")[2].strip()
     if not wanted:
         return "/sessions"
@@ -244,11 +248,11 @@ async def _context(call: Call) -> Data:
 
 
 def _part(part: Part) -> Data:
-    text = spoken.inert(part.text[:_MOST_PART])
+    text = message_view.inert(part.text[:_MOST_PART])
     return {"name": flat(part.name), "tokens": part.tokens, "note": flat(part.note), "text": text}
 
 
-def _memories(call: Call, talk: Talk, prompt: Prompt) -> list[Data]:
+def _memories(call: Call, talk: ChatSession, prompt: Prompt) -> list[Data]:
     """What was recalled, by the handles that stand before each memory."""
     found: list[Data] = []
     for part in prompt.parts:
@@ -257,8 +261,8 @@ def _memories(call: Call, talk: Talk, prompt: Prompt) -> list[Data]:
                 memory = talk.chat.app.get(name)
             except RetainError:
                 continue  # it was deleted since
-            with call.office.turn:
-                scope = call.office.scope_of(memory.scope)
+            with call.banks.turn:
+                scope = call.banks.scope_of(memory.scope)
             page = address(scope, memory.collection, memory.id)
             found.append({"title": flat(memory.title), "ref": memory.ref, "page": page})
     return found
@@ -311,4 +315,47 @@ OPERATIONS: Final = tuple(
             "POST", f"{_ONE}/undo", "undo-fact", "Take a fact back", _undo, Undone, body=Fact
         ),
     )
+)
+
+
+def page_of_session(session: str, scope: str) -> str:
+    """Where a conversation goes on."""
+    return f"/chat/{quote(session, safe='')}" + ("" if scope == HERE else f"?bank={scope}")
+
+
+# The page
+
+
+async def _chat(request: Request) -> Response:
+    banks: BankPool = request.app.state.banks
+    session = request.path_params.get("session", "")
+    scope = OWN if request.query_params.get("bank") == OWN else HERE
+    title = "Chat"
+    if session:
+        title = (await banks.use(lambda app: app.sessions.get(session), scope)).title
+    values = {
+        "title": title,
+        "here": "chat",
+        "session": session,
+        "scope": scope,
+        "commands": COMMANDS,
+    }
+    return page(request, "chat.html", values)
+
+
+async def _stream(request: Request) -> Response:
+    """The words of a conversation as they come; a page that comes again says what it has."""
+    talks: ChatRegistry = request.app.state.talks
+    talk = talks.get(request.path_params["id"])
+    if talks.is_full:
+        return JSONResponse({"error": "Too many pages listen"}, 503, {"Retry-After": "30"})
+    after = request.headers.get("last-event-id") or request.query_params.get("after", "")
+    number = int(after) if after.isascii() and after.isdecimal() and len(after) < 16 else 0
+    return StreamingResponse(talk.script.listen(number), media_type="text/event-stream")
+
+
+ROUTES: Final = (
+    Route("/chat", _chat, methods=["GET"]),
+    Route("/chat/{session}", _chat, methods=["GET"]),
+    Route("/api/v1/chats/{id}/stream", _stream, methods=["GET"]),
 )

@@ -1,26 +1,120 @@
-"""Where memories are written: as a text, as the fields of a category, or as a whole file."""
+"""Writing a memory: its page, and typed memories over the JSON interface."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from typing_extensions import TypeAliasType
 
+from retain.bank.markdown import clean_tags
 from retain.errors import BadName, RetainError, UsageError
 from retain.memory import FREE_TYPES, Memory, check_collection, check_id
 from retain.records import forms
 from retain.records.codec import is_record, load_record
-from retain.web.office import HERE, OWN, Office
-from retain.web.pages.memory import ONE, named, ref
+from retain.web import answers, undo_steps
+from retain.web.bank_pool import HERE, OWN, BankPool
+from retain.web.memory import PAGE, page_values, ref
+from retain.web.memory_api import ONE, Tags, Text
+from retain.web.operation import Call, Given, Name, Operation, named
 from retain.web.rendering import page
 
 if TYPE_CHECKING:
     from retain.app import App
+    from retain.records.service import Outcome
 
+
+Data = dict[str, Any]
+
+_MOST: Final = 2_000  # values in a list, and fields; a request has 10,000 at most
+# Whatever JSON can say: which of it a field takes, the category's own schema knows.
+Value = TypeAliasType("Value", "bool | int | float | Text | Items | Content | None")
+Items = Annotated[list[Value], Field(max_length=_MOST, fail_fast=True)]
+Content = Annotated[dict[Name, Value], Field(max_length=_MOST, fail_fast=True)]
+
+
+class Record(Given):
+    """A typed memory to be stored: a category, and what its fields say."""
+
+    category: Name
+    content: Content
+    title: Name = ""
+    id: Name = ""
+    tags: Tags = ()
+
+
+class Revised(Given):
+    """Fields that change in a typed memory; `expect` is the hash of the text that was seen.
+
+    A field of the content that is null is taken out, and what is not named stays as it is.
+    """
+
+    content: Content = Field(default_factory=dict)
+    title: Name | None = None
+    tags: Tags | None = None
+    expect: Name = ""
+
+
+async def _create(call: Call) -> Data:
+    given: Record = call.body
+    scope = call.path["scope"]
+
+    def work(app: App) -> Data:
+        done = app.record(
+            given.category,
+            given.content,
+            id=given.id,
+            title=given.title.strip(),
+            tags=clean_tags(given.tags),
+        )
+        undo = [undo_steps.deleting(scope, done.memory)]
+        return undo_steps.changed(scope, done.memory, done.status, _said(done), undo)
+
+    return await call.banks.use(work, scope)
+
+
+async def _revise(call: Call) -> Data:
+    given: Revised = call.body
+    scope = call.path["scope"]
+
+    def work(app: App) -> Data:
+        before = app.find_own(named(call))
+        done = app.revise(
+            named(call),
+            given.content,
+            expect=given.expect or before.hash,
+            title=None if given.title is None else given.title.strip(),
+            tags=None if given.tags is None else clean_tags(given.tags),
+        )
+        undo = undo_steps.restoring(app, scope, before, done)
+        return undo_steps.changed(scope, done.memory, done.status, _said(done), undo)
+
+    return await call.banks.use(work, scope)
+
+
+def _said(done: Outcome) -> list[str]:
+    """What is to be said of it: what was mended in what was given, and what to be careful with."""
+    return [*(f"mended: {note}" for note in done.notes), *done.warnings]
+
+
+OPERATIONS: Final = (
+    Operation(
+        "POST", "/records/{scope}", "create_record", "Store a typed memory", _create,
+        answers.Changed, body=Record,
+    ),
+    Operation(
+        "PUT", f"{ONE}/content", "revise", "Change fields of a typed memory", _revise,
+        answers.Changed, body=Revised,
+    ),
+)  # fmt: skip
+
+
+# The page
 
 _BANKS: Final = {"here": "project", "global": "yours"}
 _ABOUT: Final = {"list": "One item on each line.", "json": "As JSON.", "number": "A number."}
@@ -127,18 +221,18 @@ def _sheet(app: App, category: str, content: Mapping[str, object]) -> _Sheet | N
 
 
 async def _edit(request: Request) -> Response:
-    office: Office = request.app.state.office
+    banks: BankPool = request.app.state.banks
 
     def read(app: App) -> tuple[Memory, _Sheet | None, list[str]]:
         memory = app.find_own(ref(request))
         return memory, _laid_out(app, memory), _types(app)
 
-    memory, sheet, types = await office.use(read, request.path_params["scope"])
+    memory, sheet, types = await banks.use(read, request.path_params["scope"])
     # What cannot be read has neither text nor fields to show, and JSON has no text.
     is_plain = memory.path.endswith(".md") and not memory.problem and not is_record(memory)
     is_whole = "whole" in request.query_params or not (is_plain or sheet)
     values = {
-        **named(request, memory),
+        **page_values(request, memory),
         "title": f"Edit {memory.title}",
         "is_new": False,
         "is_whole": is_whole,
@@ -171,27 +265,27 @@ def _suffix(memory: Memory) -> str:
 
 
 async def _new(request: Request) -> Response:
-    office: Office = request.app.state.office
+    banks: BankPool = request.app.state.banks
     wanted = _wanted(request)
     scope = OWN if wanted["wanted_scope"] == OWN else HERE
 
     def read(app: App) -> dict[str, Any]:
         found = [name for name, _, _ in app.collections() if name]
-        scopes = office.scopes
-        banks = office.app(scope if scope in scopes else HERE)
-        kinds = [one.name for one in banks.records.rules.categories.values() if one.enabled]
+        scopes = banks.scopes
+        bank = banks.app(scope if scope in scopes else HERE)
+        kinds = [one.name for one in bank.records.rules.categories.values() if one.enabled]
         asked = request.query_params.get("type", "")[:400]
         return {
             "types": _types(app),
             "collections": sorted(set(found)),
             "scopes": [(scope, _BANKS[scope]) for scope in scopes],
             "categories": [(name, forms.label(name)) for name in sorted(kinds)],
-            "sheet": _sheet(banks, asked, {}) if asked in kinds else None,
+            "sheet": _sheet(bank, asked, {}) if asked in kinds else None,
             "stated_type": "" if asked in kinds else asked,
         }
 
     values = {
-        **await office.use(read),
+        **await banks.use(read),
         "title": "New memory",
         "here": "memories",
         "memory": None,
@@ -239,5 +333,5 @@ def _types(app: App) -> list[str]:
 
 ROUTES: Final = (
     Route("/new", _new, methods=["GET"]),
-    Route(f"{ONE}/edit", _edit, methods=["GET"]),
+    Route(f"{PAGE}/edit", _edit, methods=["GET"]),
 )

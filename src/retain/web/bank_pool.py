@@ -28,7 +28,7 @@ Scope = Literal["here", "global"]
 _Result = TypeVar("_Result")
 
 
-class Office:
+class BankPool:
     """Opens banks when they are first asked for; every use has a thread, and the bank's turn.
 
     `open_app` opens the bank in force, or with True the person's own.

@@ -1,25 +1,52 @@
-"""How the bank is, and what puts it in order."""
+"""How a bank is, and what puts it in order; `checkup` finds out what takes longer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from typing_extensions import TypedDict
 
-from retain.errors import NotFound, UsageError
-from retain.web import answers, undoing
+from retain.bank.trash import CHATS
+from retain.errors import Conflict, NotFound, UsageError
+from retain.index.queries import Facts
+from retain.text.sizes import format_size
+from retain.web import answers, undo_steps
+from retain.web.bank_pool import HERE, BankPool, Scope
 from retain.web.checkup import Checkup, Found, Work
-from retain.web.office import HERE, Scope
 from retain.web.operation import Call, Given, Many, Operation
-from retain.web.subjects.health import now
+from retain.web.rendering import page
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from retain.app import App
+    from retain.memory import Trashed
     from retain.web.live import Live
 
+
+class Now(NamedTuple):
+    """What can be said at once."""
+
+    facts: Facts = Facts()
+    trashed: Sequence[Trashed] = ()
+    apart: Sequence[frozenset[str]] = ()
+
+
+def now(app: App) -> Now:
+    """How a bank is; one that is not there yet is empty."""
+    if not app.location.exists:
+        return Now()
+    return Now(app.index_facts(), app.trashed(), app.ignored_pairs())
+
+
+# The JSON interface
 
 Data = dict[str, Any]
 
@@ -154,9 +181,9 @@ class Emptying(Given):
     scope: Scope = "here"
 
 
-async def _health(call: Call) -> Health:
+async def _report(call: Call) -> Health:
     checkup: Checkup = call.request.app.state.checkup
-    facts, trashed, apart = await call.office.use(now)
+    facts, trashed, apart = await call.banks.use(now)
     state = checkup.state
     return {
         "memories": facts.memories,
@@ -234,7 +261,7 @@ async def _work(call: Call) -> Begun:
 
 async def _settle(call: Call) -> Data:
     given: Settling = call.body
-    settled = await call.office.use(lambda app: _done(app, given))
+    settled = await call.banks.use(lambda app: _done(app, given))
     live: Live = call.request.app.state.live
     if given.action in ("ignore", "heed"):
         live.tell("health", {"work": ""})
@@ -259,10 +286,10 @@ def _superseded(app: App, given: Settling) -> Data:
     older, newer = app.find_own(_ref(given.others[0])), app.find_own(_ref(given.keep))
     done, taking = app.supersede(older.address, newer.address)
     undo = [
-        *undoing.restoring(app, HERE, older, done),
-        *undoing.restoring(app, HERE, newer, taking),
+        *undo_steps.restoring(app, HERE, older, done),
+        *undo_steps.restoring(app, HERE, newer, taking),
     ]
-    return undoing.changed(HERE, done.memory, done.status, done.warnings, undo)
+    return undo_steps.changed(HERE, done.memory, done.status, done.warnings, undo)
 
 
 def _stepped(app: App, given: Settling) -> Data:
@@ -271,15 +298,15 @@ def _stepped(app: App, given: Settling) -> Data:
         done = app.retire(before.address, "stated twice")
     else:
         done = app.unretire(before.address)
-    undo = undoing.restoring(app, HERE, before, done)
-    return undoing.changed(HERE, done.memory, done.status, done.warnings, undo)
+    undo = undo_steps.restoring(app, HERE, before, done)
+    return undo_steps.changed(HERE, done.memory, done.status, done.warnings, undo)
 
 
 def _merged(app: App, given: Settling) -> Data:
     done = app.merge_into_first(_ref(given.keep), [_ref(ref) for ref in given.others])
     after = done.written.memory
-    undo = [undoing.deleting(HERE, after), *undoing.untrashing(HERE, done.trashed)]
-    return undoing.changed(HERE, after, "merged", done.written.warnings, undo)
+    undo = [undo_steps.deleting(HERE, after), *undo_steps.untrashing(HERE, done.trashed)]
+    return undo_steps.changed(HERE, after, "merged", done.written.warnings, undo)
 
 
 def _set_apart(app: App, given: Settling) -> Data:
@@ -289,8 +316,8 @@ def _set_apart(app: App, given: Settling) -> Data:
     refs = [one.ref for one in found]
     app.ignore_pair(refs, again=is_again)
     body = {"keep": refs[0], "others": refs[1:], "action": "ignore" if is_again else "heed"}
-    undo = [undoing.to_call("POST", "/health/settle", body)]
-    return undoing.changed(HERE, found[0], "heeded" if is_again else "ignored", (), undo)
+    undo = [undo_steps.to_call("POST", "/health/settle", body)]
+    return undo_steps.changed(HERE, found[0], "heeded" if is_again else "ignored", (), undo)
 
 
 _SETTLING: Final = {
@@ -305,7 +332,7 @@ _SETTLING: Final = {
 
 async def _empty(call: Call) -> Emptied:
     given: Emptying = call.body
-    gone = await call.office.use(lambda app: app.empty_trash(), given.scope)
+    gone = await call.banks.use(lambda app: app.empty_trash(), given.scope)
     call.request.app.state.live.tell("health", {"work": ""})
     return {"destroyed": len(gone)}
 
@@ -315,7 +342,7 @@ def _operation(method: str, path: str, name: str, about: str, **more: Any) -> Op
 
 
 OPERATIONS: Final = (
-    _operation("GET", "/health", "health", "Say how the bank is", handler=_health, gives=Health),
+    _operation("GET", "/health", "health", "Say how the bank is", handler=_report, gives=Health),
     _operation(
         "POST", "/health/work", "work", "Begin a work", handler=_work, gives=Begun, body=Wanted
     ),
@@ -338,3 +365,91 @@ OPERATIONS: Final = (
         body=Emptying,
     ),
 )
+
+
+# The page
+
+_DOING: Final = {
+    "look": "Looking the bank over",
+    "sync": "Taking in what changed",
+    "vectors": "Making vectors",
+    "rebuild": "Making the index anew",
+    "repair": "Comparing the index with every file",
+}
+_MOST_TRASHED: Final = 100
+_STALE_SECONDS: Final = 30.0
+# The states of links, in words for people.
+_STATES: Final = {
+    "dangling": "no such memory",
+    "changed": "file changed",
+    "moved": "file moved",
+    "gone": "file gone",
+}
+
+
+async def _page(request: Request) -> Response:
+    banks: BankPool = request.app.state.banks
+    checkup: Checkup = request.app.state.checkup
+    scope = await banks.settled(request.query_params.get("bank", HERE))
+    checkup.look_first()
+    known, place = await banks.use(lambda app: (now(app), app.location), scope)
+    facts, trashed, _ = known
+    _look_again(checkup)
+    values = {
+        "title": "Health",
+        "here": "health",
+        "scope": scope,
+        "scopes": await banks.use(lambda _app: banks.scopes),
+        "facts": facts,
+        "size": format_size,
+        "trashed": trashed[:_MOST_TRASHED],
+        "chats": CHATS,
+        "trashed_count": len(trashed),
+        "has_bank": place.exists,
+        **_looked_over(checkup, known, place.root, shows_all="ignored" in request.query_params),
+    }
+    return page(request, "health.html", values)
+
+
+def _looked_over(checkup: Checkup, known: Now, root: str, *, shows_all: bool) -> dict[str, object]:
+    """What looking over the bank in force has found, and what is under way in it."""
+    state = checkup.state
+    found, ignored = state.found, 0
+    if found and not shows_all:
+        found, ignored = found.without(known.apart)
+    return {
+        "state": state,
+        "doing": _DOING.get(state.work, ""),
+        "found": found,
+        "ignored": ignored,
+        "shows_ignored": shows_all and bool(known.apart),
+        "is_apart": lambda *refs: any(set(refs) <= one for one in known.apart),
+        "problems": [(_shown(one.path, root), one.reason) for one in found.problems]
+        if found
+        else [],
+        "suggestions": len(found.pairs) + len(found.groups) + len(found.loose) if found else 0,
+        "states": _STATES,
+        "looked": datetime.fromtimestamp(found.at, UTC).isoformat() if found else "",
+        "parted": _parted,
+    }
+
+
+def _look_again(checkup: Checkup) -> None:
+    """What was found a while ago may be settled by now: other pages would say otherwise."""
+    found = checkup.state.found
+    if found and time.time() - found.at > _STALE_SECONDS:
+        with contextlib.suppress(Conflict):  # something is under way, which ends with a look
+            checkup.start("look")
+
+
+def _shown(path: str, root: str) -> str:
+    return os.path.relpath(path, root) if path.startswith(root + os.sep) else path
+
+
+def _parted(ref: str) -> tuple[str, str]:
+    """The collection and the id that a reference names."""
+    collection, _, name = ref.rpartition("/")
+    return collection, name
+
+
+ROUTES: Final = (Route("/health", _page, methods=["GET"]),)

@@ -2,23 +2,76 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, cast
 
 from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from retain.capture.inbox import Inbox as BankInbox
 from retain.capture.proposal import MAX_TEXT
 from retain.errors import Conflict, NotFound
-from retain.web.office import HERE, OWN, Office, Scope
+from retain.web.bank_pool import HERE, OWN, BankPool, Scope
+from retain.web.markdown import Renderer
 from retain.web.operation import Call, Given, Gives, Many, Name, Operation
-from retain.web.subjects.inbox import hash_of, shown, waiting
+from retain.web.rendering import page
 
 if TYPE_CHECKING:
     from retain.app import App
+    from retain.app.review import Review
     from retain.capture.proposal import Proposal
 
+
+class Waiting(NamedTuple):
+    """The inbox of one bank, as a page shows it."""
+
+    scope: Scope
+    proposals: Sequence[dict[str, Any]]
+    dropped: Sequence[dict[str, Any]]
+    problems: Sequence[str]
+    categories: Sequence[str]
+
+
+async def waiting(banks: BankPool) -> list[Waiting]:
+    """The inboxes there are, the one of the bank in force first."""
+    scopes = await banks.use(lambda _app: banks.scopes)
+    return [await banks.use(partial(_read, scope=scope), scope) for scope in scopes]
+
+
+def _read(app: App, scope: Scope) -> Waiting:
+    if not app.location.exists:
+        return Waiting(scope, (), (), (), ())
+    review = app.inbox
+    proposals, problems = review.inbox.scan()
+    dropped, more = review.inbox.scan(dropped=True)
+    categories = [one.name for one in app.records.rules.categories.values() if one.enabled]
+    return Waiting(
+        scope,
+        [shown(review, one, scope) for one in proposals],
+        [shown(review, one, scope) for one in reversed(dropped)],
+        [*problems, *more],
+        categories,
+    )
+
+
+def shown(review: Review, one: Proposal, scope: Scope) -> dict[str, Any]:
+    """A proposal, all that is told of it, and the hash of its words."""
+    more = {"scope": scope, "source": review.source(one), "hash": hash_of(one)}
+    return {**one.to_dict(), "text": one.text, **more}
+
+
+def hash_of(one: Proposal) -> str:
+    """By what the words are known that a person has seen."""
+    told = "\0".join((one.category, one.title, one.text))
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+# The JSON interface
 
 Data = dict[str, Any]
 Id = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
@@ -154,10 +207,10 @@ class Reopened(Gives):
     id: str
 
 
-async def count(office: Office) -> int:
+async def count(banks: BankPool) -> int:
     """How many proposals wait, in every bank there is."""
-    scopes = await office.use(lambda _app: office.scopes)
-    return sum([await office.use(_waiting, scope) for scope in scopes])
+    scopes = await banks.use(lambda _app: banks.scopes)
+    return sum([await banks.use(_waiting, scope) for scope in scopes])
 
 
 def _waiting(app: App) -> int:
@@ -188,7 +241,7 @@ def _found(given: Sequence[One], among: Sequence[Proposal]) -> list[Proposal]:
 
 
 async def _list(call: Call) -> Data:
-    found = await waiting(call.office)
+    found = await waiting(call.banks)
     return {
         "proposals": [one for bank in found for one in bank.proposals],
         "dropped": [one for bank in found for one in bank.dropped],
@@ -197,7 +250,7 @@ async def _list(call: Call) -> Data:
 
 
 async def _count(call: Call) -> Data:
-    return {"count": await count(call.office)}
+    return {"count": await count(call.banks)}
 
 
 async def _talk(call: Call) -> Data:
@@ -210,7 +263,7 @@ async def _talk(call: Call) -> Data:
         return {"messages": messages, "missing": said.missing, "cut": said.is_cut}
 
     _refuse_odd(call.path["id"])
-    return await call.office.use(work, _scope(call))
+    return await call.banks.use(work, _scope(call))
 
 
 def _refuse_odd(name: str) -> None:
@@ -225,7 +278,7 @@ async def _accept(call: Call) -> Data:
         review = app.inbox
         return review.accept(_found(given.proposals, review.proposals())).to_dict()
 
-    return await _told(call, await call.office.use(work, _scope(call)))
+    return await _told(call, await call.banks.use(work, _scope(call)))
 
 
 async def _drop(call: Call) -> Data:
@@ -235,7 +288,7 @@ async def _drop(call: Call) -> Data:
         review = app.inbox
         return review.drop(_found(given.proposals, review.proposals())).to_dict()
 
-    return await _told(call, await call.office.use(work, _scope(call)))
+    return await _told(call, await call.banks.use(work, _scope(call)))
 
 
 async def _restore(call: Call) -> Data:
@@ -245,7 +298,7 @@ async def _restore(call: Call) -> Data:
         review = app.inbox
         return review.restore(_found(given.proposals, review.dropped())).to_dict()
 
-    return await _told(call, await call.office.use(work, _scope(call)))
+    return await _told(call, await call.banks.use(work, _scope(call)))
 
 
 async def _revise(call: Call) -> Data:
@@ -260,7 +313,7 @@ async def _revise(call: Call) -> Data:
         return shown(review, review.revise(seen, words), scope)
 
     _refuse_odd(call.path["id"])
-    return await _told(call, await call.office.use(work, scope))
+    return await _told(call, await call.banks.use(work, scope))
 
 
 async def _reopen(call: Call) -> Data:
@@ -271,12 +324,12 @@ async def _reopen(call: Call) -> Data:
         return {"id": call.path["id"]}
 
     _refuse_odd(call.path["id"])
-    return await _told(call, await call.office.use(work, _scope(call)))
+    return await _told(call, await call.banks.use(work, _scope(call)))
 
 
 async def _told(call: Call, answer: Data) -> Data:
     """An answer, once every open page has been told what it means for the inbox."""
-    call.request.app.state.live.tell("inbox", {"count": await count(call.office)})
+    call.request.app.state.live.tell("inbox", {"count": await count(call.banks)})
     return answer
 
 
@@ -359,3 +412,33 @@ OPERATIONS: Final = (
         subject="inbox",
     ),
 )
+
+
+# The page
+
+_PAGE: Final = 50
+_MOST: Final = 500  # proposals on a page
+
+
+async def _page(request: Request) -> Response:
+    found = await waiting(request.app.state.banks)
+    given = request.query_params.get("limit", "")
+    asked = int(given) if given.isdecimal() and len(given) < 5 else 0
+    limit = min(asked or _PAGE, _MOST)
+    every = [(bank, one) for bank in found for one in bank.proposals]
+    values = {
+        "title": "Inbox",
+        "here": "inbox",
+        "proposals": every[:limit],
+        "count": len(every),
+        "rest": max(0, len(every) - limit),
+        "more": min(limit + _PAGE, _MOST),
+        "dropped": [(bank.scope, one) for bank in found for one in bank.dropped],
+        "most_dropped": _MOST,
+        "problems": [problem for one in found for problem in one.problems],
+        "rendered": Renderer().render,
+    }
+    return page(request, "inbox.html", values)
+
+
+ROUTES: Final = (Route("/inbox", _page, methods=["GET"]),)

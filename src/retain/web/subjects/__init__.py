@@ -1,1 +1,0 @@
-"""What a page and the operations of its subject both need, below them."""
