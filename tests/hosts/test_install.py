@@ -120,8 +120,9 @@ def test_entry_is_made_kept_and_taken_away(host: str, scope: str, home: Path) ->
 def test_address_and_the_name_of_the_token_are_written_as_the_host_reads_them(
     host: str, home: Path
 ) -> None:
-    installed(host, REMOTE)
-    assert entry_in(host, file_of(host, home)) == EXPECTED[host][4]
+    for server, entry in ((REMOTE, 4), (LOCAL, 3), (REMOTE, 4)):
+        installed(host, server)
+        assert entry_in(host, file_of(host, home)) == EXPECTED[host][entry]
 
 
 def test_desktop_takes_no_address_and_no_project() -> None:
@@ -129,17 +130,6 @@ def test_desktop_takes_no_address_and_no_project() -> None:
         planned("claude-desktop", REMOTE)
     with pytest.raises(UsageError, match="project"):
         planned("claude-desktop", scope="project")
-
-
-@pytest.mark.parametrize("host", HOSTS)
-def test_change_of_transport_leaves_nothing_of_the_other(host: str, home: Path) -> None:
-    if not HOSTS[host].url_key:
-        return
-    installed(host, REMOTE)
-    installed(host, LOCAL)
-    assert entry_in(host, file_of(host, home)) == EXPECTED[host][3]
-    installed(host, REMOTE)
-    assert entry_in(host, file_of(host, home)) == EXPECTED[host][4]
 
 
 JSON_FILES = [
@@ -265,16 +255,6 @@ def test_options_of_the_command_stay(
     assert planned(host, now).is_done
 
 
-def test_arguments_that_are_no_list_are_replaced(home: Path) -> None:
-    path = home / ".cursor" / "mcp.json"
-    path.parent.mkdir()
-    path.write_text(
-        '{"mcpServers": {"retain": {"command": "retain", "args": "mcp"}}}', encoding="utf-8"
-    )
-    installed("cursor")
-    assert entry_in("cursor", path) == STDIO
-
-
 def test_other_headers_stay_and_the_token_is_for_one_server_only(home: Path) -> None:
     path = file_of("cursor", home)
     token = {"Authorization": "Bearer ${env:RETAIN_TOKEN}"}
@@ -295,12 +275,8 @@ def test_other_headers_stay_and_the_token_is_for_one_server_only(home: Path) -> 
     )
     assert planned("cursor", far).entry == {"url": far.url}
     assert planned("cursor", REMOTE).entry == EXPECTED["cursor"][4]
-
-
-def test_codex_token_is_for_one_server_only(home: Path) -> None:
     installed("codex", REMOTE)
     assert planned("codex", Server(url=URL)).is_done
-    far = Server(url="https://example.com/mcp")
     assert planned("codex", far).entry == {"url": far.url}
 
 
@@ -410,11 +386,7 @@ def test_comments_are_named_as_the_reason_in_json_and_stay_in_toml(home: Path) -
     assert entry_in("codex", path) == STDIO
     kept = path.read_text(encoding="utf-8")
     assert [comment in kept for comment in ("# mine", "# ours", "# why")] == [True] * 3
-
-
-def test_broken_toml_is_told_in_toml(home: Path) -> None:
-    (home / ".codex").mkdir()
-    (home / ".codex" / "config.toml").write_text("a =", encoding="utf-8")
+    path.write_text("a =", encoding="utf-8")
     with pytest.raises(Unreadable) as caught:
         planned("codex")
     assert tomllib.loads(str(caught.value.details["snippet"])) == {"mcp_servers": {"retain": STDIO}}
