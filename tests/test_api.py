@@ -235,7 +235,7 @@ def test_number_that_makes_no_sense_is_refused_by_its_name(
 ) -> None:
     memory.put("The walrus.", id="a")
     for bad in (0, -1, 1.5, "5", float("nan")):
-        with pytest.raises(UsageError, match=f"^{name} is a whole number from 1 on"):
+        with pytest.raises(UsageError, match=f"^{name} must be a whole number of at least 1"):
             use(memory, bad)
     use(memory, 1)
     for bad in (-0.1, 1.1, float("nan"), "0.5"):

@@ -418,7 +418,7 @@ def whole(name: str, value: int, least: int = 1) -> int:
     except TypeError:
         number = least - 1
     if number < least:
-        raise UsageError(f"{name} is a whole number from {least} on, not {value!r}")
+        raise UsageError(f"{name} must be a whole number of at least {least}, not {value!r}")
     return number
 
 

@@ -105,3 +105,14 @@ def test_a_table_is_no_wider_than_the_terminal() -> None:
     assert "a-name" in screen
     assert "…" in screen
     assert max(map(len, done("list").splitlines())) > 80
+
+
+def test_list_fits_a_terminal_and_cuts_long_ids_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    name = "what-we-learned-about-the-scheduler-of-the-second-cluster"
+    done("put", "-", "--tags", "scheduler", "--id", name, input=f"# {name.replace('-', ' ')}")
+    _, screen = answered("", "list")
+    lines = [line for line in screen.splitlines() if line]
+    assert max(map(len, lines)) <= 80
+    assert f"{name[:35]}…" in lines[-1]
+    assert name in done("list")

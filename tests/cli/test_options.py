@@ -353,7 +353,7 @@ def test_help_is_printed_on_stdout() -> None:
         ("put - --id x --title a\udcffb", "not valid UTF-8"),
         ("move note", "say where to"),
         ("update note --tags x --expect abc", "not a hash"),
-        ("list --limit 0", "not a number from 1 on"),
+        ("list --limit 0", "not a whole number of at least 1"),
         ("search second --min-score 1.5", "not a number between 0 and 1"),
         ("trash empty --older-than soon", "not a time such as 90s"),
         ("list --bank=", "--bank needs a path"),

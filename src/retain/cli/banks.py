@@ -91,7 +91,7 @@ def _status(app: App) -> Output:
         facts.append(("Engine", where + to_tell))
     lines = [f"{name + ':':<13}{value}" for name, value in facts if value]
     if findings.problems:
-        lines += ["", f"Left out or to be mended ({len(findings.problems)}):"]
+        lines += ["", f"Files left out or in need of repair ({len(findings.problems)}):"]
         lines += [f"  {problem.path}: {problem.reason}" for problem in findings.problems]
     lines += [f"Elsewhere:   {path}: retain import {shlex.quote(path)} --global" for path in others]
     data = {
@@ -135,7 +135,8 @@ def _describe(facts: Facts) -> str:
     if facts.vectors:
         parts.append(f"by {facts.model}")
     if facts.pending:
-        parts.append(f"{facts.pending} waiting for one: retain index")
+        to_make = plural(facts.pending, "vector")
+        parts.append(f"{to_make} to be made (in the background, or now: retain index)")
     return ", ".join(parts)
 
 
@@ -170,9 +171,10 @@ def _collections(app: App) -> Output:
 
 @command("export", arg("target OUT", "a new .zip file, or a new directory"))
 def _export(app: App, target: str) -> Output:
-    """Write the whole bank to a directory or a zip file.
+    """Write all memories to a directory or a zip file.
 
-    Every file as it is, with a manifest of their hashes; `retain import` takes it back.
+    Every memory as it is, with a manifest of hashes; `retain import` takes it back. Earlier
+    versions, the trash, the config and chats are left out.
 
       retain export backup.zip
       retain export ../memories-2026-11
@@ -180,7 +182,8 @@ def _export(app: App, target: str) -> Output:
     export = app.export(target)
     noun = "memory" if export.memories == 1 else "memories"
     text = [f"Exported {export.memories} {noun} to {export.path}"]
-    return Output(export, text, quiet=[export.path], warnings=export.warnings)
+    messages = ["Versions, trash, config and chats are not part of an export."]
+    return Output(export, text, quiet=[export.path], messages=messages, warnings=export.warnings)
 
 
 @command(

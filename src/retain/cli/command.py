@@ -168,7 +168,7 @@ _VALUES: Final[dict[str, tuple[str, Callable[[str], object], str]]] = {
     "A,B": ("(?s:.*)", _split, "words with commas"),
     "HASH": ("(sha256:)?[0-9A-Fa-f]{8,64}", str, "a hash: 8 to 64 hexadecimal digits"),
     "ID": ("(?s:.+)", str, "a name"),
-    "N": ("0*[1-9][0-9]{0,8}", int, "a number from 1 on"),
+    "N": ("0*[1-9][0-9]{0,8}", int, "a whole number of at least 1"),
     "TIME": ("0*[1-9][0-9]{0,5}[smhd]", _seconds, "a time such as 90s, 30m, 8h or 30d"),
     "X": (r"1(\.0*)?|0|0?\.[0-9]+", float, "a number between 0 and 1"),
 }

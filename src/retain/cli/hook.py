@@ -76,7 +76,7 @@ def _list(app: App) -> Output:
 )
 def _test(app: App, args: Args) -> Output:
     """
-    run a hook on a made-up event and show its answer
+    Run a hook on a made-up event and show its answer.
 
     The code that answers a host answers here, from your bank. Nothing stays: what it would
     propose goes to an inbox that is gone afterwards, and no file is put aside. Events:
@@ -115,7 +115,7 @@ def _test(app: App, args: Args) -> Output:
         f"Event:    {args.event} ({EVENTS[args.event]})",
         f"Payload:  {shown}",
         f"Exit:     {answer.code}",
-        f"Took:     {trial.milliseconds:.0f} ms, without the start of a process",
+        f"Took:     {trial.milliseconds:.0f} ms, not counting process start",
         *([f"Reason:   {answer.reason}"] if explained and answer.reason else []),
         f"\n{says}",
     ]

@@ -11,6 +11,7 @@ from retain.text.sanitize import shorten, visible
 
 _CELL = 60  # as much of a title as a line of a listing has room for
 _LEAST = 8  # below which a cut cell says nothing
+_LEAST_ID = 36  # ids are cut on a terminal alone, and only the long ones
 
 
 class Table(NamedTuple):
@@ -19,7 +20,7 @@ class Table(NamedTuple):
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     empty: str = ""
-    flexible: Sequence[str] = ()  # columns that may be cut short; the others never are
+    flexible: Sequence[str] = ()  # columns that may be cut short
 
 
 def show_table(table: Table) -> None:
@@ -33,15 +34,16 @@ def show_table(table: Table) -> None:
         *([visible(cell, keep_newlines=False) for cell in row] for row in table.rows),
     ]
     widths = [max(map(_width, cells)) for cells in zip(*lines, strict=True)]
-    flexible = [at for at, column in enumerate(table.columns) if column in table.flexible]
-    for at in flexible:
+    least = {at: _LEAST for at, column in enumerate(table.columns) if column in table.flexible}
+    for at in least:
         widths[at] = min(widths[at], _CELL)
     if sys.stdout.isatty():
         import shutil  # 2 ms that a pipe does not need
 
         room = shutil.get_terminal_size().columns - 2 * (len(widths) - 1)
-        while sum(widths) > room and any(widths[at] > _LEAST for at in flexible):
-            widths[max(flexible, key=widths.__getitem__)] -= 1
+        least |= {at: _LEAST_ID for at, column in enumerate(table.columns) if column == "ID"}
+        while sum(widths) > room and (wide := [at for at in least if widths[at] > least[at]]):
+            widths[max(wide, key=widths.__getitem__)] -= 1
     for line in lines:
         cells = [_fit(cell, width) for cell, width in zip(line, widths, strict=True)]
         print("  ".join(cells).rstrip())
