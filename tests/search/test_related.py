@@ -211,6 +211,7 @@ def test_a_bare_name_means_the_memory_beside_it_in_every_answer(project: App) ->
     with contextlib.closing(App()) as app:
         memories = [app.get("one/note"), app.get("two/note")]
         assert [*app.successors(memories).values()] == ["two/newer"]
+        assert app.resolve_links(["note"], "two")["note"][1:3] == ("two", "note")
 
 
 def test_whole_graph_holds_every_memory_and_link(web: App) -> None:

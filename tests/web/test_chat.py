@@ -158,7 +158,7 @@ def test_of_very_many_links_some_are_looked_up(
 ) -> None:
     asked: list[int] = []
 
-    def addresses(_: App, named: Sequence[str]) -> dict[str, object]:
+    def addresses(_: App, named: Sequence[str], __: str) -> dict[str, object]:
         asked.append(len(named))
         return {}
 

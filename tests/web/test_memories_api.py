@@ -585,6 +585,14 @@ def test_a_preview_resolves_links_and_runs_nothing(served: Served) -> None:
     assert 'href="javascript' not in html
 
 
+def test_a_bare_link_on_a_page_leads_to_the_memory_beside_it(served: Served) -> None:
+    for collection in ("one", "two"):
+        served.store("# Tea", id="tea", collection=collection)
+    served.store("Goes with [[tea]].", id="bread", collection="two")
+    html = served.ask("GET", "/memory/here/two/bread").text
+    assert '<a class="wiki" href="/memory/here/two/tea">' in html
+
+
 def test_a_preview_lays_a_record_out_by_its_fields(served: Served) -> None:
     record = {
         "type": "runbook",

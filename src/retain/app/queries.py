@@ -223,14 +223,19 @@ def connections(banks: Banks, ref: str) -> Graph:
     return links.connections(banks.index(), ref)
 
 
-def resolve_links(banks: Banks, targets: Sequence[str]) -> dict[str, tuple[str, str, str, str]]:
-    """Scope, collection, id and title of the memories that links name; the project's own first."""
+def resolve_links(
+    banks: Banks, targets: Sequence[str], near: str = ""
+) -> dict[str, tuple[str, str, str, str]]:
+    """Scope, collection, id and title of the memories that links name; the project's own first.
+
+    A bare name means the memory in the collection `near`, where the link stands, if it is there.
+    """
     from retain.search import related as links
 
     resolved: dict[str, tuple[str, str, str, str]] = {}
     for index in banks.indexes() if targets else ():
         left = [target for target in targets if target not in resolved]
-        for target, address in links.addresses(index, left).items():
+        for target, address in links.addresses(index, left, near).items():
             resolved[target] = index.location.scope, *address
     return resolved
 

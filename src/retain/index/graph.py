@@ -79,7 +79,7 @@ def find_superseded(
         names = json.dumps([name for ref in among for name in (ref, ref.rpartition("/")[2])])
     replaced: dict[str, int] = {}
     for target, where, number in connection.execute(_SUPERSEDES, (names,)).fetchall():
-        old = memory_of(connection, key(target), where)
+        old = resolve_link(connection, target, where)
         row = "SELECT collection, key FROM memories WHERE number = ?"
         for collection, name in connection.execute(row, (old,)):
             if name != key(target).rpartition("/")[2]:
@@ -121,12 +121,13 @@ def numbers_of(connection: sqlite3.Connection, collection: str | None, name: str
     ]
 
 
-def memory_of(connection: sqlite3.Connection, name: str, near: str = "") -> int | None:
+def resolve_link(connection: sqlite3.Connection, target: str, near: str) -> int | None:
     """The memory that a link's target names, if there is one; merged memories live on in one.
 
     A bare name means the one in the collection `near`, that of the memory with the link, else the
     first of that name.
     """
+    name = key(target)
     collection, _, last = name.rpartition("/")
     found = numbers_of(connection, collection if "/" in name else None, last)
     if len(found) > 1 and "/" not in name:
@@ -161,7 +162,7 @@ def successors(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[i
     for edge in edges_from(connection, names):
         # What a memory says of itself counts more; a name that nobody has is told as it is.
         if edge.memory_edge == "superseded_by":
-            heir = memory_of(connection, key(edge.target), edge.collection)
+            heir = resolve_link(connection, edge.target, edge.collection)
             found[edge.memory] = edge.target if heir is None else ref_of(connection, heir)
     return found
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import BadName, NotFound, UsageError
-from retain.index.graph import Edge, edges_from, edges_to, memory_of, numbers_of, ref_of
+from retain.index.graph import Edge, edges_from, edges_to, numbers_of, ref_of, resolve_link
 from retain.index.index import Index
 from retain.memory import Answer, Data, Degraded, Hit, key, split_ref
 from retain.search.duplicates import nearest
@@ -114,12 +114,12 @@ def related(index: Index, ref: str, limit: int) -> list[Related]:
     return index.read(lambda connection: _Links(connection, index).related(ref))[:limit]
 
 
-def addresses(index: Index, targets: Sequence[str]) -> dict[str, tuple[str, str, str]]:
-    """Collection, id and title of the memories that links name, by what they call them."""
+def addresses(index: Index, targets: Sequence[str], near: str) -> dict[str, tuple[str, str, str]]:
+    """Collection, id and title of the memories that links from the collection `near` name."""
 
     def read(connection: sqlite3.Connection) -> dict[str, tuple[str, str, str]]:
         query = "SELECT collection, id, title FROM memories WHERE number = ?"
-        numbers = {target: memory_of(connection, key(target)) for target in targets}
+        numbers = {target: resolve_link(connection, target, near) for target in targets}
         rows = {name: connection.execute(query, (it,)).fetchone() for name, it in numbers.items()}
         return {name: row for name, row in rows.items() if row}
 
@@ -225,7 +225,7 @@ class _Links:
         """Every link to a document or a memory, however either is spelt."""
         plain = _plain(target)
         names = set(self._file_names(plain, cwd))
-        number = memory_of(self._connection, key(plain))
+        number = resolve_link(self._connection, plain, near="")
         if number is not None:
             names |= self._memory_names(number)
         if number is not None or normalize_target(plain) in names:
@@ -240,11 +240,11 @@ class _Links:
             if score >= _SIMILAR:
                 reasons[other]["similar"] = score
         for edge in edges_from(connection, [number], once=True):
-            target = memory_of(connection, key(edge.target), edge.collection)
+            target = resolve_link(connection, edge.target, edge.collection)
             if target is not None:
                 reasons[target]["linked"] = _LINK
         for edge in edges_to(connection, self._memory_names(number), once=True):
-            if memory_of(connection, key(edge.target), edge.collection) == number:
+            if resolve_link(connection, edge.target, edge.collection) == number:
                 reasons[edge.memory]["linked"] = _LINK
         for other, count in connection.execute(_SHARING_FILES, (number,)):
             reasons[other]["shared files"] = _SHARED_FILE * min(count, 3)
@@ -335,7 +335,7 @@ class _Links:
 
         @cache
         def resolve(target: str, near: str) -> str:
-            number = memory_of(self._connection, key(target), near)
+            number = resolve_link(self._connection, target, near)
             return "" if number is None else ref_of(self._connection, number)
 
         relations: dict[tuple[str, str, str], Relation] = {}

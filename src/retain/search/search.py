@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.index import graph
 from retain.index.fulltext import Snapshot
-from retain.memory import ENOUGH, Answer, Degraded, Hit, Linked, key
+from retain.memory import ENOUGH, Answer, Degraded, Hit, Linked
 from retain.search.rank import NO_RECENCY, Ranked, Ranking, Recency
 from retain.search.request import ParsedQuery, SearchRequest, parse_query
 from retain.search.retrieve import NO_VECTOR, QueryVector, embed_query, gather
@@ -263,7 +263,7 @@ def _links_of(
         if (
             edge.kind == "ghost"
             and len(here) < _MOST_LINKS
-            and graph.memory_of(connection, key(edge.target), edge.collection) is None
+            and graph.resolve_link(connection, edge.target, edge.collection) is None
         ):
             here.append(edge)
     return found

@@ -312,7 +312,7 @@ def _around(
     places = [(one, address(scope, one.collection, one.id)) for one in near]
     others = [(one, where) for one, where in places if where not in there]
     return _Around(
-        wikilinks.look_up(app, banks, targets),
+        wikilinks.look_up(app, banks, targets, memory.collection),
         links,
         backlinks,
         others,

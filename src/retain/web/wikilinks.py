@@ -32,11 +32,14 @@ def find_targets(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(link.target for one in written for link in find_links(one)))
 
 
-def look_up(app: App, banks: BankPool, targets: Sequence[str]) -> Pages:
-    """Return the page and title of each memory that is linked to, both empty if there is none."""
+def look_up(app: App, banks: BankPool, targets: Sequence[str], near: str = "") -> Pages:
+    """Return the page and title of each memory that is linked to, both empty if there is none.
+
+    `near` is the collection of the memory with the links, in which a bare name is sought first.
+    """
     if not targets:
         return {}
-    memories = app.resolve_links(targets)
+    memories = app.resolve_links(targets, near)
     with banks.turn:
         pages = {
             target: LinkTarget(address(banks.scope_of(scope), collection, name), title)
