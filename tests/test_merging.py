@@ -63,6 +63,12 @@ def test_merge_keeps_what_its_sources_had(memory: App) -> None:
         assert refs(memory, word) == []
 
 
+def test_names_of_earlier_merges_live_on_as_a_person_may_write_them(memory: App) -> None:
+    memory.put("---\nmerged_from: first, second\n---\nText.", id="third")
+    new = memory.merge(["third", "other"], "all", "All of it.").written.memory
+    assert new.merged_from == ("memories/third", "first", "second", "memories/other")
+
+
 def test_tags_links_and_names_live_on(memory: App) -> None:
     new = memory.merge(SOURCES, "auth", "All of it.").written.memory
     assert new.tags == ("auth", "bug", "ops")

@@ -34,7 +34,7 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _texts(value: object) -> tuple[str, ...]:
+def texts(value: object) -> tuple[str, ...]:
     """A list of strings from what a person may have written: a list, or words with commas."""
     if value is None:
         return ()
@@ -89,27 +89,27 @@ class Memory(NamedTuple):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        return _texts(self.meta.get("tags"))
+        return texts(self.meta.get("tags"))
 
     @property
     def related_to(self) -> tuple[str, ...]:
-        return _texts(self.meta.get("related_to"))
+        return texts(self.meta.get("related_to"))
 
     @property
     def merged_from(self) -> tuple[str, ...]:
         """The memories that this one stands for, as they were called."""
-        return _texts(self.meta.get("merged_from"))
+        return texts(self.meta.get("merged_from"))
 
     @property
     def superseded_by(self) -> str:
         """The memory that replaces this one, if its frontmatter names one."""
-        names = _texts(self.meta.get("superseded_by"))
+        names = texts(self.meta.get("superseded_by"))
         return names[0].removeprefix("memory:") if names else ""
 
     @property
     def supersedes(self) -> tuple[str, ...]:
         """The memories that this one replaces, as its frontmatter names them."""
-        return tuple(name.removeprefix("memory:") for name in _texts(self.meta.get("supersedes")))
+        return tuple(name.removeprefix("memory:") for name in texts(self.meta.get("supersedes")))
 
     def text(self, key: str) -> str:
         """A frontmatter value as text, empty when it is missing."""

@@ -506,7 +506,8 @@ def lock_state(folder: str, patience: float | None = None) -> Iterator[Directory
 
 
 def _wait_for(fd: int, path: str, patience: float | None) -> None:
-    give_up = time.monotonic() + (LOCK_SECONDS if patience is None else patience)
+    patience = LOCK_SECONDS if patience is None else patience
+    give_up = time.monotonic() + patience
     pause = 0.001
     while True:
         try:
@@ -514,7 +515,7 @@ def _wait_for(fd: int, path: str, patience: float | None) -> None:
         except BlockingIOError:
             if time.monotonic() > give_up:
                 raise Busy(
-                    f"another process has held the lock on {path} for {LOCK_SECONDS:g} seconds",
+                    f"another process has held the lock on {path} for {patience:g} seconds",
                     unchanged="Nothing was changed.",
                     hint="Try again; if it persists, see which process holds it open.",
                 ) from None

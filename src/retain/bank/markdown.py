@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from retain.config import Config
 from retain.errors import Unreadable, UsageError
-from retain.memory import DEFAULT_TYPE, Memory, now
+from retain.memory import DEFAULT_TYPE, Memory, now, texts
 from retain.text import frontmatter
 
 _CONFLICT: Final = "git's marks of an unsettled merge are in it (<<<<<<<); settle it in an editor"
@@ -362,12 +362,8 @@ def compose_merged(
     is_plain = not any(isinstance(memory.meta.get("content"), dict) for memory in memories)
     common = types.pop() if len(types) == 1 and is_plain else DEFAULT_TYPE
     tags = list(dict.fromkeys(tag for memory in memories for tag in memory.tags))
-    former = (
-        old
-        for memory in memories
-        for old in (memory.ref, *map(str, _as_list(memory.meta.get("merged_from"))))
-    )
-    related = [*_as_list(parsed.meta.get("related_to")), *_lost_links(memories, parsed.body)]
+    former = (old for memory in memories for old in (memory.ref, *memory.merged_from))
+    related = [*texts(parsed.meta.get("related_to")), *_lost_links(memories, parsed.body)]
     fields: dict[str, object] = {
         "id": name,
         "type": parsed.meta.get("type") or (common if common != DEFAULT_TYPE else None),
@@ -393,10 +389,6 @@ def _lost_links(memories: Sequence[Memory], body: str) -> list[str]:
     )
     own = {name for memory in memories for name in (memory.id, memory.ref)}
     return [target for target in old if target not in there and target not in own]
-
-
-def _as_list(value: object) -> list[object]:
-    return value if isinstance(value, list) else [value] if value else []
 
 
 def replace_text(memory: Memory, memory_input: MemoryInput, parsed: ParsedText) -> bytes:
