@@ -107,7 +107,7 @@ def migrate(
         files.append(MigratedFile(name, status))
     lists += [(name, data) for name, data in workspace.files if name == memory_md.NAME]
     facts: dict[str, WorkspaceFact] = {}
-    for fact in [*_listed_facts(lists), *workspace.facts]:
+    for fact in [*_facts_in_lists(lists), *workspace.facts]:
         facts.setdefault(same_key(fact.fact), fact)
     facts.pop("", None)
     known = _known_facts(bank)
@@ -348,7 +348,7 @@ def _is_list(data: bytes) -> bool:
     return bool(listed) and not any(line.strip() for line in others)
 
 
-def _listed_facts(files: Sequence[tuple[str, bytes]]) -> Iterator[WorkspaceFact]:
+def _facts_in_lists(files: Sequence[tuple[str, bytes]]) -> Iterator[WorkspaceFact]:
     """The bullets of lists, by the rules by which the bank's own MEMORY.md is read."""
     for name, data in files:
         for item in memory_md.parse(data.decode("utf-8", "surrogateescape")).bullets:

@@ -258,6 +258,23 @@ def test_a_chat_for_reading() -> None:
     )
 
 
+def test_rounds_of_tools_have_no_headings_of_their_own() -> None:
+    when = "2026-02-18T10:00:00Z"
+    use = {"type": "tool_use", "id": "t", "name": "read_file", "input": {}}
+    result = {"type": "tool_result", "id": "t", "text": "y", "is_error": False}
+    messages = (
+        ChatMessage("user", "How?", when),
+        ChatMessage("assistant", "", when, blocks=(use,)),
+        ChatMessage("user", "", when, blocks=(result,)),
+        ChatMessage("assistant", "So.\n[MEMORY] Uses a stone", when),
+    )
+    text = formats.as_markdown(Chat("a", "T", when, when, (), messages))
+    assert text.partition("## ")[2] == (
+        f"You, {when}\n\nHow?\n\n## Assistant, {when}\n\n_Used: read_file_\n\nSo.\n\n"
+        "_Memory: Uses a stone_\n"
+    )
+
+
 # Taken in
 
 

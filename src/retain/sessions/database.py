@@ -187,7 +187,7 @@ class Database:
     def _transaction(
         self, begin: str, *, create: bool, end: str = "COMMIT"
     ) -> Iterator[sqlite3.Connection]:
-        with self._lock, _explained(self.path):
+        with self._lock, _explain_errors(self.path):
             connection = self._current(create)
             connection.execute(begin)
             try:
@@ -199,7 +199,7 @@ class Database:
 
     def purge(self) -> None:
         """Take what was deleted out of the full-text index and out of the log beside the file."""
-        with self._lock, _explained(self.path):
+        with self._lock, _explain_errors(self.path):
             connection = self._current(create=False)
             connection.execute("INSERT INTO messages_fts (messages_fts) VALUES ('optimize')")
             connection.execute("INSERT INTO memories_fts (memories_fts) VALUES ('optimize')")
@@ -337,7 +337,7 @@ def _error_code(error: sqlite3.Error) -> int:
 
 
 @contextlib.contextmanager
-def _explained(path: str) -> Iterator[None]:
+def _explain_errors(path: str) -> Iterator[None]:
     """Say what SQLite's refusals mean."""
     try:
         yield

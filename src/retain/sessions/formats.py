@@ -34,7 +34,8 @@ _ID_DAY: Final = re.compile(r"session_(\d{4})(\d\d)(\d\d)_")
 # The blocks that a message of each side can have.
 _BLOCKS: Final = {"user": ("text", "tool_result"), "assistant": ("text", "tool_use"), "system": ()}
 UNKNOWN: Final = (
-    "It reads its own exports, those of ChatGPT and Claude, and transcripts of Claude Code."
+    "It reads its own exports, those of ChatGPT and Claude, and transcripts of Claude Code and "
+    "Codex."
 )
 
 _Record = Mapping[str, object]
