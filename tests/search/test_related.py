@@ -183,7 +183,9 @@ def test_memory_is_a_document_too(project: App) -> None:
     project.put("This extends [[plan]].", id="more")
     project.put("See [[memories/plan]].", id="full")
     project.put("Related.", id="meta", metadata={"related_to": ["Plan"]})
-    names = {"memories/more", "memories/full", "memories/meta"}
+    project.put("See [[plan.md]].", id="file")
+    project.put("Related.", id="meta-file", metadata={"related_to": "plan.md"})
+    names = {f"memories/{name}" for name in ("more", "full", "meta", "file", "meta-file")}
     for target in ("plan", "Plan", "memories/plan", "memory:plan"):
         assert set(linked(project, target)) == names
 

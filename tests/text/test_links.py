@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from retain.text.links import Link, find_links, normalize_target
+from retain.text.links import Link, classify_target, find_links, normalize_target
 from tests.text.test_frontmatter import times
 
 PIECES = [
@@ -123,12 +123,28 @@ def test_a_link_in_code_is_none(body: str) -> None:
         *[("auth.py", "auth.py", "ghost"), (".env", ".env", "ghost"), ("A.TSX", "A.TSX", "ghost")],
         *[("https://a.test//x", "https://a.test//x", "ghost"), ("src\\auth", "src\\auth", "ghost")],
         *[("use-sql", "use-sql", ""), ("v1.2", "v1.2", ""), ("Dr. Who", "Dr. Who", "")],
-        *[("use-sql.md", "use-sql.md", ""), ("note: x", "note: x", "")],
+        *[
+            ("use-sql.md", "use-sql", ""),
+            ("docs/a.md", "docs/a.md", "ghost"),
+            ("note: x", "note: x", ""),
+        ],
     ],
 )
 def test_a_target_says_what_it_is(text: str, target: str, kind: str) -> None:
     link = only(f"[[{text}]]")
     assert (link.target, link.kind) == (target, kind)
+
+
+@pytest.mark.parametrize(
+    "text,target,kind",
+    [
+        ("team/use-sql", "team/use-sql", ""), ("use-sql.md", "use-sql", ""),
+        ("v1.beta", "v1.beta", ""), ("docs/a.md", "docs/a.md", "ghost"),
+        ("src/a.py", "src/a.py", "ghost"), ("memory:a.py", "a.py", "memory"),
+    ],
+)  # fmt: skip
+def test_frontmatter_names_a_memory_by_its_collection(text: str, target: str, kind: str) -> None:
+    assert classify_target(text, in_frontmatter=True) == (target, kind)
 
 
 @pytest.mark.parametrize(

@@ -97,10 +97,9 @@ def named_files(connection: sqlite3.Connection, query: str) -> dict[int, float]:
     if not any("/" in word or "." in word for word in words):
         return {}
     # Their patterns take 20 ms to compile, which a hook has for better things.
-    from retain.index.rows import FILE_ENDING
     from retain.text.links import normalize_target
 
-    named = [normalize_target(word) for word in words if "/" in word or FILE_ENDING.search(word)]
+    named = [normalize_target(word) for word in words if "/" in word or "." in word]
     found = connection.execute(
         "SELECT DISTINCT (SELECT max(number) FROM chunks c WHERE c.memory = l.memory "
         "AND (c.line <= l.line OR c.number = (SELECT min(number) FROM chunks d "

@@ -20,7 +20,7 @@ from retain.errors import BadName
 from retain.index.database import last_number
 from retain.memory import Memory, check_id, heading, key
 from retain.text.chunks import Chunk, split_chunks
-from retain.text.links import Link, find_links, normalize_target
+from retain.text.links import Link, classify_target, find_links, normalize_target
 from retain.text.tokens import bag, is_question, words
 
 # Frontmatter that people search by, beside title and tags.
@@ -28,7 +28,6 @@ _SEARCHED: Final = ("context", "category", "project")
 _BRACKETED: Final = re.compile(r"\[[^\[\]]*\]")
 _SENTENCE: Final = re.compile(r"[^.!?]+[.!?]*")
 MANY_LINKS: Final = 10_000  # in one memory: fewer need not be counted to know that all are read
-FILE_ENDING: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}$")  # of a file that is no memory
 # Frontmatter that names other memories; each is also the edge it makes.
 _RELATIONS: Final = ("related_to", "supersedes", "superseded_by", "merged_from")
 
@@ -195,9 +194,8 @@ def _related(meta: Mapping[str, object]) -> Iterator[Link]:
         value = meta.get(edge)
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, str) and item.strip():
-                stated = item.strip().removeprefix("memory:")
-                kind = "ghost" if FILE_ENDING.search(stated) else "memory"
-                target = _target(stated, kind)
+                stated, kind = classify_target(item, in_frontmatter=True)
+                target, kind = _target(stated, kind), kind or "memory"
                 # What was merged is still called by its id alone as well.
                 names = {target, target.rpartition("/")[2]} if edge == "merged_from" else {target}
                 for name in sorted(names):

@@ -58,6 +58,26 @@ def count_links(body: str) -> int:
     return sum(1 for _ in _find_brackets(body))
 
 
+def classify_target(text: str, *, in_frontmatter: bool = False) -> tuple[str, str]:
+    """The target that a text names, and its kind as a Link has it.
+
+    In a body `a/b` is a path, in frontmatter a memory and its collection.
+    """
+    name = text.strip()
+    prefix, colon, rest = name.partition(":")
+    kind = prefix.strip().lower()
+    if colon and kind == "memory":
+        return normalize_target(rest.strip().removesuffix(".md")), kind
+    if colon and kind == "ghost":
+        return normalize_target(rest), kind
+    stem, dot, ending = name.rpartition(".")
+    is_markdown = ending.lower() == "md"
+    is_path = "/" in name and (is_markdown or not in_frontmatter)
+    if is_path or "\\" in name or (dot and (not stem or ending.lower() in _ENDINGS)):
+        return normalize_target(name), "ghost"
+    return normalize_target(stem if is_markdown and dot else name), ""
+
+
 def normalize_target(target: str) -> str:
     """A path as lookups compare it: no `./`, `//` or `a/..`; one that leaves the root is kept."""
     target = target.strip()
@@ -105,18 +125,8 @@ def _parse_target(text: str) -> tuple[str, str, str, str]:
     # In a table the bar is written `\|`.
     place = place.removesuffix("\\") if label else place
     name, _, anchor = place.partition("#")
-    name = name.strip()
-    prefix, colon, rest = name.partition(":")
-    kind = prefix.strip().lower()
-    if colon and kind == "memory":
-        name = rest.strip().removesuffix(".md")
-    elif colon and kind == "ghost":
-        name = rest.strip()
-    else:
-        stem, dot, ending = name.rpartition(".")
-        is_file = bool(dot) and (not stem or ending.lower() in _ENDINGS)
-        kind = "ghost" if "/" in name or "\\" in name or is_file else ""
-    return normalize_target(name), kind, label.strip(), anchor.strip()
+    target, kind = classify_target(name)
+    return target, kind, label.strip(), anchor.strip()
 
 
 _TICKS: Final = re.compile(r"(?<!\\)`+")
