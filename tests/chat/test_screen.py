@@ -306,6 +306,26 @@ def test_however_long_a_difference_is_the_question_is_all_on_the_screen(lines: i
     played(scene)
 
 
+def test_no_yes_counts_before_the_end_was_seen() -> None:
+    async def scene(stage: Stage) -> None:
+        write = Use("write_file", {"path": "notes.md", "content": "line\n" * 100})
+        stage.server.says(claude("Writing.", write), claude("Written."))
+        await stage.sends("Write")
+        await stage.asked()
+        for key in ("y", "s"):
+            await stage.pilot.press(key, "enter")
+            await stage.sees("There is more of it")
+        detail = stage.app.query_one("#detail")
+        await stage.pilot.press("end")
+        await stage.until(lambda: detail.scroll_y == detail.max_scroll_y)
+        assert not Path("notes.md").exists()
+        await stage.pilot.press("y")
+        await stage.rest()
+        assert Path("notes.md").exists()
+
+    played(scene)
+
+
 def test_a_question_that_is_not_all_on_the_screen_is_not_answered() -> None:
     async def scene(stage: Stage) -> None:
         stage.server.says(claude("Looking.", needs("touch made")), claude("I see."))

@@ -43,6 +43,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._choices = choices(question)
         self._at = len(self._choices) - 1  # no, unless something else is chosen
         self._since = time.monotonic()
+        self._is_read = False
 
     def compose(self) -> ComposeResult:
         question = self.question
@@ -117,6 +118,8 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._draw()
         elif key in ("pageup", "pagedown"):
             (detail.scroll_page_up if key == "pageup" else detail.scroll_page_down)()
+        elif key in ("home", "end"):
+            (detail.scroll_home if key == "home" else detail.scroll_end)(animate=False)
         else:
             return False
         return True
@@ -132,7 +135,18 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self._choices[self._at].choice in ("once", "no"):
             self._take(self._choices[self._at])
 
+    def _has_seen_end(self) -> bool:
+        """Whether the person has gone through all that would be done."""
+        detail = self.query_one("#detail", VerticalScroll)
+        self._is_read = self._is_read or detail.scroll_target_y >= detail.max_scroll_y
+        return self._is_read
+
     def _take(self, choice: Choice) -> None:
+        if choice.choice != "no" and not self._has_seen_end():
+            text = "There is more of it: Page Down or End shows the rest, then answer."
+            span = Span(0, len(text), "ansi_yellow")
+            self.query_one("#allows", Static).update(Content(text, [span]))
+            return
         if choice.choice == "no":
             note = self.query_one(Input)
             note.display = True

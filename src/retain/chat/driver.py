@@ -23,7 +23,10 @@ class Driver(LinuxDriver):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._file = _Lenient(sys.__stderr__)  # type: ignore[assignment, arg-type]
+        # Standard output is the terminal, or there would be no screen; `2>log` takes the other.
+        is_terminal = sys.__stderr__ is not None and sys.__stderr__.isatty()
+        stream = sys.__stderr__ if is_terminal else sys.__stdout__
+        self._file = _Lenient(stream)  # type: ignore[assignment, arg-type]
         self._poll = select.poll()
         self._poll.register(self.fileno, 0)
 
