@@ -7,13 +7,12 @@ import difflib
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from retain.bank.files import saving, write_whole
-from retain.errors import Conflict, LimitExceeded, RetainError, Unreadable, Unsafe, UsageError
+from retain.bank.files import Directory, saving, write_whole
+from retain.errors import Conflict, NotFound, RetainError, Unreadable, Unsafe, UsageError
 from retain.hosts.config_file import mask, parse, plain, render
 from retain.hosts.registry import HOSTS, NAME, Host, Server
 from retain.locate import global_root, make_private_directory
@@ -101,8 +100,8 @@ def plan(name: str, scope: str, env: Mapping[str, str], server: Server | None, *
             return Plan(name, scope, path, before, after, None, current is not None, backup)
         target = _target(host, plain(document), current, server)
         after = before if current == target else _insert(host, text, target).encode()
-    except (Unreadable, Unsafe, LimitExceeded) as error:
-        if not isinstance(error, Unsafe):
+    except RetainError as error:
+        if isinstance(error, Unreadable):
             error.message = f"{path}: {error.message}"
         _add_snippet(error, host, server)
         raise
@@ -167,7 +166,7 @@ def _backup_path(path: str, scope: str, env: Mapping[str, str]) -> str:
         return path + BACKUP
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     name = f"{digest}-{os.path.basename(path)}{BACKUP}"
-    return os.path.join(global_root(env), _BACKUPS, name)
+    return os.path.join(os.path.realpath(global_root(env)), _BACKUPS, name)
 
 
 def _paths(host: Host, scope: str, env: Mapping[str, str], cwd: str) -> list[str]:
@@ -213,32 +212,19 @@ def _resolve(path: str) -> str:
             folder = os.path.dirname(folder)
         if real != os.path.abspath(path) and os.stat(folder).st_uid != os.geteuid():
             raise Unsafe(f"{path} lies behind a link, in {folder}, which belongs to someone else")
-        return real
-    try:
-        facts = os.stat(real, follow_symlinks=False)
-    except OSError as error:
-        raise Unsafe(f"{path} cannot be read: {error.strerror}") from error
-    if not stat.S_ISREG(facts.st_mode):
-        raise Unsafe(f"{real} is not a plain file")
-    if facts.st_uid != os.geteuid():
-        raise Unsafe(f"{real} belongs to someone else")
     return real
 
 
 def _read(path: str) -> bytes | None:
-    """A file's bytes, or None where there is none."""
+    """A file's bytes, or None where there is none; only a plain file of the person's is read."""
+    folder, name = os.path.split(path)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
+        with Directory.open(folder) as directory:
+            data, facts = directory.read_with_facts(name, MAX_BYTES)
+    except NotFound:
         return None
-    except OSError as error:
-        raise Unsafe(f"{path} cannot be read: {error.strerror}") from error
-    with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise Unsafe(f"{path} is not a plain file")
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise LimitExceeded(f"it is larger than {MAX_BYTES:,} bytes")
+    if facts.st_uid != os.geteuid():
+        raise Unsafe(f"{path} belongs to someone else")
     return data
 
 
