@@ -22,6 +22,7 @@ META = {
     "due": "2026-12-01",
     "version": "1.10",
     "word": "abd",
+    "since_at": "unknown",
     "number": "10a",
     "date": "2026-13-45",
     "project": {"name": "retain", "stage": {"n": 2}},
@@ -51,7 +52,7 @@ def holds(*expressions: str, meta: dict[str, object] = META) -> bool:
         "updated_at>=2026-11-16T01:30:00Z", "updated_at=2026-11-16", "due>2026-11-30",
         "due=2026-12-01", "due<2026-12-01T00:00:01Z", "created_at!=2026-11-14", "имя=да",
         "id=gpu-patterns", "collection=knowledge", "type=journal", "status=active",
-        "word>abc", "number<9", "date>2026-13-44", "date<9999-12-31",
+        "word>abc", "number<9", "date>2026-13-44",
         "scope=project", "title~gpu", "title=GPU Patterns", "version>1.09", "created_at~2026-11",
     ],
 )  # fmt: skip
@@ -68,7 +69,8 @@ def test_holds(expression: str) -> None:
         "nothing=None", "project=retain", "project.none=x", "project.name.x=retain", "tags.x=gpu",
         "created_at>2026-11-15", "created_at<2026-11-15", "created_at!=2026-11-15",
         "created_at>=2026-11-16", "created_at>2026-11-15T18:00:00Z", "updated_at=2026-11-15",
-        "created_at<=2026-11-15T17:59:59Z", "due>2026-12-01", "title~cpu", "type=plan", "body~Body",
+        "created_at<=2026-11-15T17:59:59Z", "due>2026-12-01", "date<9999-12-31", "word>2026-01-01",
+        "since_at>=2026-01-01", "since_at>=2026", "title~cpu", "type=plan", "body~Body",
     ],
 )  # fmt: skip
 def test_does_not_hold(expression: str) -> None:

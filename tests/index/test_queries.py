@@ -74,7 +74,11 @@ def test_a_facet_counts_as_if_nothing_of_it_were_chosen_and_all_else_were(app: A
     assert dict(_shelf(app).facets["status"]) == {"active": 4, "retired": 1}
 
 
-def test_dates_include_their_first_and_last_day(app: App) -> None:
+def test_dates_include_their_first_and_last_day_and_nothing_undated(app: App, home: Path) -> None:
+    for number, day in enumerate(("unknown", "2026-01-32", "2026-01", "now", "2026")):
+        text = f"---\ncreated_at: {day}\n---\nUndated.\n"
+        (home / ".retain" / "notes" / f"undated-{number}.md").write_text(text, encoding="utf-8")
+    assert [_shelf(app).total, _shelf(app, since="0001-01-01").total] == [9, 4]
     found = _shelf(app, since="2026-01-05", until="2026-02-05")
     assert _ids(found) == ["coffee", "tea"]
     assert dict(found.facets["collection"]) == {"notes": 2}

@@ -58,6 +58,8 @@ def _meets(values: list[str], key: str, sign: str, wanted: tuple[str, ...]) -> b
     if sign == "~":
         return any(wanted[0].casefold() in value.casefold() for value in values)
     if sign in _ORDER:
+        if key.endswith("_at") or (_DAY.match(wanted[0]) and _moment(wanted[0])):
+            values = [value for value in values if _moment(value)]  # no other is before or after
         return any(_ORDER[sign](*_comparable(value, wanted[0])) for value in values)
     if key == "tags":  # as search compares them
         values, wanted = [*map(str.casefold, values)], tuple(map(str.casefold, wanted))
@@ -88,7 +90,7 @@ def _equal(value: str, wanted: str) -> bool:
 
 def _comparable(value: str, wanted: str) -> tuple[object, object]:
     """Numbers as numbers, times as times, a time and a day as days, everything else as text."""
-    if _DAY.match(value) and _DAY.match(wanted):
+    if _DAY.match(wanted):
         one, other = _moment(value), _moment(wanted)
         if one and other:
             return (one.date(), other.date()) if _DAY.fullmatch(wanted) else (one, other)

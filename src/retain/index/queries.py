@@ -16,6 +16,7 @@ from retain.index.graph import find_superseded
 from retain.memory import Data, key
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+_DAY: Final = "substr(created, 1, 10)"
 
 # By what a list is sorted: a column, and whether the highest comes first.
 ORDERS: Final[Mapping[str, tuple[str, bool]]] = {
@@ -130,7 +131,7 @@ def _condition(
         conditions.append("status <> 'retired'")
     for sign, day in ((">=", "since"), ("<=", "until")):
         if getattr(chosen, day):
-            conditions.append(f"substr(created, 1, 10) {sign} :{day}")
+            conditions.append(f"{_DAY} {sign} :{day} AND date({_DAY}) = {_DAY}")  # if it is one
             values[day] = getattr(chosen, day)
     if among is not None:
         conditions.append("number IN (SELECT value FROM json_each(:among))")
