@@ -501,6 +501,21 @@ def test_project_and_global_banks_answer_together_and_say_which(
     own.close()
 
 
+def test_a_text_that_both_banks_have_is_shown_once_from_the_project(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETAIN_RECALL_EMBEDDER", "none")
+    App(everywhere=True).put("The walrus swims.", id="mine")
+    for text in ("Kettles boil.", "Tax is due."):
+        App(everywhere=True).put(text)
+    App().init()
+    for name in ("theirs", "again"):
+        App().put("The walrus swims.", id=name)
+    with retain.open(background=False) as memory:
+        assert {hit.id for hit in memory.search("walrus").hits} == {"theirs", "again"}
+        assert len(memory.brief("does the walrus swim").items) == 2
+
+
 # Every script and every name
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -93,8 +93,9 @@ class Search:
             near = [it for it in result.considered if it.has_words or it.score >= least]
             self.memories.append([found.ranked.row.memory for found in near])
             self.left += len(result.considered) - len(near)
+        hits = _without_copies(hit for hit in hits if hit.score >= request.min_score)
         hits.sort(key=lambda hit: -hit.score)  # within an index they are in order already
-        hits = [hit for hit in hits if hit.score >= request.min_score][: request.limit]
+        hits = hits[: request.limit]
         is_confident = bool(hits) and confidence >= ENOUGH
         degraded = Degraded.of(result.degraded for result in results)
         return Answer(tuple(hits), round(confidence, 4), is_confident, degraded)
@@ -166,6 +167,12 @@ class Search:
             for facet, found in index.read(count, is_fresh=True).items():
                 counts[facet] += found
         return counts
+
+
+def _without_copies(hits: Iterable[Hit]) -> list[Hit]:
+    """Hits without those whose text another bank has too, which was asked before."""
+    first: dict[str, str] = {}  # the bank that has a text
+    return [hit for hit in hits if first.setdefault(hit.text or hit.path, hit.scope) == hit.scope]
 
 
 def prepare(index: Index, mode: str = "hybrid") -> Degraded:
