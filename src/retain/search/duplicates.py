@@ -32,10 +32,13 @@ _PREVIEW: Final = 100
 _BLOCK: Final = 1_000
 _MAX_COMPARED: Final = 20_000  # memories compared with each other
 _MAX_EACH: Final = 10  # near memories of each that are looked at
-_SHARED: Final = 0.32  # share of the words of both that two statements of one fact have in common
+_SHARED: Final = 0.45  # share of the shorter one's rarity that the other one must have
+_SHARED_ALONE: Final = 0.6  # the same, where there is no vector to tell besides
+_SHARED_OF_BOTH: Final = 0.32  # of the words of both: who merely contains a fact says another one
 _SHORT: Final = 600  # characters: a fact, not an essay
 _REDACTED: Final = re.compile(r"\[REDACTED:[^\]]*\]")
-_TELLING: Final = re.compile(r"\d+(?:[.,:]\d+)*|\b(?:no|not|never|without)\b|n['\u2019]t\b")
+_NEGATION: Final = re.compile(r"\b(?:no|not|never|without)\b|n['\u2019]t\b")
+_TELLING: Final = re.compile(rf"\d+(?:[.,:]\d+)*|{_NEGATION.pattern}")
 
 
 class Member(NamedTuple):
@@ -256,13 +259,11 @@ def _alike(connection: sqlite3.Connection, index: Index, ref: tuple[str, str]) -
     expression = " OR ".join(f'"{term}"' for term in rarest[:8]) or '""'
     texts = _without_superseded(connection, connection.execute(query, (number, expression)))
     members = _members(connection, index, texts)
-    others = {other: _terms(theirs) for other, theirs in texts.items()}
-    rarity = lexicon(connection, {*terms}.union(*others.values())).rarity
     found = []
-    for other, theirs in others.items():
-        score = _share(rarity, terms, theirs)
-        if score >= _SHARED:
-            found.append(Alike(members[other], score, terms == theirs))
+    for other, theirs in texts.items():
+        others = _terms(theirs)
+        if score := _share(known.rarity, terms, others, _SHARED_ALONE):
+            found.append(Alike(members[other], score, terms == others))
     return found
 
 
@@ -287,17 +288,24 @@ def _is_same(text: str, other: str, score: float) -> bool:
     return score >= SAME and telling == others
 
 
-def _share(rarity: Mapping[str, float], terms: Sequence[str], other: Sequence[str]) -> float:
-    """The share of the words of both that they have in common, by rarity; 1 if all of them."""
+def _share(
+    rarity: Mapping[str, float], terms: Sequence[str], other: Sequence[str], least: float
+) -> float:
+    """The share of the words of both that they have in common, by rarity; 0 if too few of them."""
     here, there = set(terms), set(other)
     if here == there:
         return 1.0 if here else 0.0
+    both_deny = {term for term in here & there if _NEGATION.fullmatch(term)}
+    here, there = here - both_deny, there - both_deny  # "Not stated." twice is no agreement
     if len(here & there) < 2:
         return 0.0  # one word is a subject, not a fact
     # In a bank of two memories what they share is common, and counts all the same.
-    shared, every = (
-        sum(1 + rarity.get(term, 1.0) for term in some) for some in (here & there, here | there)
+    shared, every, *sides = (
+        sum(1 + rarity.get(term, 1.0) for term in some)
+        for some in (here & there, here | there, here, there)
     )
+    if shared < least * min(sides) or shared < _SHARED_OF_BOTH * every:
+        return 0.0
     return min(round(shared / every, 4), 0.99)
 
 
@@ -326,8 +334,8 @@ def _proposals(connection: sqlite3.Connection, index: Index) -> list[Proposal]:
         if first not in texts or second not in texts:
             continue
         terms, others = _terms(texts[first]), _terms(texts[second])
-        share = _share(lexicon(connection, {*terms, *others}).rarity, terms, others)
-        if share < _SHARED:
+        share = _share(lexicon(connection, {*terms, *others}).rarity, terms, others, _SHARED)
+        if not share:
             continue
         older, newer = sorted((members[first], members[second]), key=lambda it: (*it.age, it.ref))
         action, reason = "supersede", "they state the same fact, and one is newer"
