@@ -80,6 +80,13 @@ def test_hit_carries_the_line_and_heading_where_its_text_stands(memory: App) -> 
     assert memory.search("narwhal").hits[0].line == 1
 
 
+def test_hit_of_a_typed_memory_leads_to_its_first_field(memory: App) -> None:
+    content = {"status": "accepted", "context": "a", "decision": "Walrus", "rationale": ["b"]}
+    memory.record("decision", content, title="Animals")
+    (hit,) = memory.search("walrus").hits
+    assert lines_of(hit)[hit.line - 1].strip() == "status: accepted"
+
+
 def test_heading_of_a_talk_leads_to_what_was_said_below_it(memory: App) -> None:
     memory.put("# Walrus planning\n\nAnn: We start on Monday.\nBob: Fine by me.", id="talk")
     hit = memory.search("walrus planning").hits[0]

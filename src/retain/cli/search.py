@@ -143,7 +143,8 @@ def _render_hit(hit: Hit, text: str, several: bool) -> str:
     """One hit: where it is and what to beware of, then what it says."""
     about = [
         hit.ref,
-        hit.header_path or hit.title,
+        "" if hit.header_path.startswith(hit.title) else hit.title,
+        hit.header_path,
         f"line {hit.line}",
         hit.created_at[:10],
         ", ".join(hit.tags),

@@ -69,8 +69,7 @@ class MemoryRow(NamedTuple):
 def make_row(memory: Memory, modified: float) -> MemoryRow:
     """Derive everything from a memory; `modified` stands in for a date it does not give."""
     body = searchable(memory)
-    # A body is the tail of its file, so the lines above it are those it does not have.
-    above = memory.data.count(b"\n") - memory.body.count("\n") if memory.body else 0
+    above = _lines_above(memory)
     tags = memory.tags
     first, *others = split_chunks(body) or [Chunk("", "", 1)]
     # The first chunk is also found by the memory's title, tags, id and context.
@@ -106,6 +105,15 @@ def make_row(memory: Memory, modified: float) -> MemoryRow:
     )
 
 
+def _lines_above(memory: Memory) -> int:
+    """How many lines of a memory's file stand above what is searched of it."""
+    if memory.body and not memory.path.endswith(".json"):
+        # A body is the tail of its file, so the lines above it are those it does not have.
+        return memory.data.count(b"\n") - memory.body.count("\n")
+    fields = _CONTENT.search(memory.data)
+    return memory.data.count(b"\n", 0, fields.end()) if fields else 0
+
+
 def faults(memory: Memory) -> list[str]:
     """What a person may want to mend in a memory that can be read."""
     found = [memory.problem] if memory.problem else []
@@ -125,6 +133,7 @@ def faults(memory: Memory) -> list[str]:
     return found
 
 
+_CONTENT: Final = re.compile(rb'^(?:content|\s*"content"):.*\n?', re.MULTILINE)
 _json: Final = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
