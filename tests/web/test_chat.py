@@ -1154,7 +1154,7 @@ def test_hostile_words_are_inert(page: Page, model: Server) -> None:
     model.says(claude(HOSTILE + "\n\n" + HOSTILE, use), claude(f"[MEMORY] {HOSTILE[:80]}\n"))
     page.goto("/chat")
     sends(page, HOSTILE)
-    expect(page.locator(".reply")).to_have_count(2)
+    expect(page.locator(".reply")).to_have_count(1)  # a line that is remembered is not said
     rests(page)
     for selector in ("script", "img", "svg", "[onerror]", "a[href^=javascript]", "a[href^=data]"):
         assert page.locator(f"#script {selector}").count() == 0, selector

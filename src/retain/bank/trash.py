@@ -119,7 +119,7 @@ class Trash:
 
     def entries(self) -> list[Trashed]:
         """What can be brought back, newest first."""
-        if not self.bank.location.exists:
+        if not os.path.isdir(self.bank.root):  # another process may have made it meanwhile
             return []
         with self.bank.open() as root:
             return list_trash(root)
