@@ -132,6 +132,8 @@ CONFLICT = "<<<<<<< HEAD\nours\n=======\ntheirs\n>>>>>>> branch\n"
 def test_an_unsettled_merge_is_called_by_its_name(text: str) -> None:
     assert "unsettled merge" in markdown.parse(text.encode()).problem
     assert markdown.parse(b"git writes `<<<<<<< HEAD` and `>>>>>>> branch`\n").problem == ""
+    with pytest.raises(Unreadable, match="unsettled merge"):
+        markdown.edit_file("m.md", f"---\n{CONFLICT}---\n".encode(), {"a": "b"})
 
 
 # What is handed in, and what becomes of it

@@ -60,7 +60,8 @@ def edit_file(
             return records_json.edit(data, changes, body)
         return edit(data, changes, body)
     except Unreadable as error:
-        message = f"{name}: {error.message}"
+        is_conflict = _is_conflicted(data.decode("utf-8", "replace"))
+        message = f"{name}: {_CONFLICT if is_conflict else error.message}"
         raise Unreadable(message, unchanged=error.unchanged, hint=error.hint) from error
 
 

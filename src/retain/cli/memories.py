@@ -243,7 +243,9 @@ def _memories_table(memories: Sequence[Memory], successors: Mapping[str, str], e
     scopes = [memory.scope for memory in memories]
     if len(set(scopes)) > 1:
         columns["Scope"] = scopes
-    statuses = [_status(memory, successors.get(memory.path, "")) for memory in memories]
+    statuses = [
+        memory.problem or _status(memory, successors.get(memory.path, "")) for memory in memories
+    ]
     if any(statuses):
         columns["Status"] = [status or "active" for status in statuses]
     return Table(
