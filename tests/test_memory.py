@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retain.memory import Degraded, Memory, heading
+from retain.memory import Degraded, Memory, heading, parse_time
 
 
 def memory(meta: dict[str, object], body: str = "", collection: str = "c") -> Memory:
@@ -104,3 +104,18 @@ def test_names_of_other_memories_are_read_however_they_are_written() -> None:
     assert (memory.superseded_by, memory.merged_from) == ("b", ("x", "y"))
     assert Memory("a", "", "", {"superseded_by": ["c", "d"]}, "").superseded_by == "c"
     assert Memory("a", "", "", {"superseded_by": None}, "").superseded_by == ""
+
+
+@pytest.mark.parametrize(
+    "text, moment",
+    [
+        ("2026-11-15T18:00:00Z", "2026-11-15T18:00:00+00:00"),
+        (" 2026-11-15T23:30:00-02:00 ", "2026-11-16T01:30:00+00:00"),
+        ("2026-11-15 18:00", "2026-11-15T18:00:00+00:00"),
+        ("2026-11-15", "2026-11-15T00:00:00+00:00"),
+        *[(text, None) for text in ("", "unknown", "2026-13-45", "0001-01-01T00:00:00+14:00")],
+    ],
+)
+def test_a_time_is_read_in_utc(text: str, moment: str | None) -> None:
+    found = parse_time(text)
+    assert (found and found.isoformat()) == moment

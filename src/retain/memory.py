@@ -8,10 +8,13 @@ cost every command about one bare interpreter start. Annotations are not strings
 import time
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from retain.errors import BadName, UsageError
 from retain.text.sanitize import shorten
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 Data = dict[str, object]  # a value as JSON has it, behind every door; see docs/json.md
 
@@ -28,6 +31,17 @@ _TITLE_FROM_TEXT = 50  # characters of the first line that stand in for a missin
 def now() -> str:
     """The present time as Retain writes it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def parse_time(text: str) -> "datetime | None":
+    """A time as memories state it, in UTC, also if it names no zone; None for what is none."""
+    from datetime import UTC, datetime
+
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _text(value: object) -> str:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from retain.errors import BadFilter
-from retain.memory import Memory
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
+from retain.memory import Memory, parse_time
 
 _EXPRESSION = re.compile(r"\s*([^\W\d][\w.-]{0,79})\s*(!=|>=|<=|=|>|<|~)(.*)", re.DOTALL)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -58,8 +54,8 @@ def _meets(values: list[str], key: str, sign: str, wanted: tuple[str, ...]) -> b
     if sign == "~":
         return any(wanted[0].casefold() in value.casefold() for value in values)
     if sign in _ORDER:
-        if key.endswith("_at") or (_DAY.match(wanted[0]) and _moment(wanted[0])):
-            values = [value for value in values if _moment(value)]  # no other is before or after
+        if key.endswith("_at") or (_DAY.match(wanted[0]) and parse_time(wanted[0])):
+            values = [value for value in values if parse_time(value)]  # no other is before or after
         return any(_ORDER[sign](*_comparable(value, wanted[0])) for value in values)
     if key == "tags":  # as search compares them
         values, wanted = [*map(str.casefold, values)], tuple(map(str.casefold, wanted))
@@ -91,21 +87,10 @@ def _equal(value: str, wanted: str) -> bool:
 def _comparable(value: str, wanted: str) -> tuple[object, object]:
     """Numbers as numbers, times as times, a time and a day as days, everything else as text."""
     if _DAY.match(wanted):
-        one, other = _moment(value), _moment(wanted)
+        one, other = parse_time(value), parse_time(wanted)
         if one and other:
             return (one.date(), other.date()) if _DAY.fullmatch(wanted) else (one, other)
     try:
         return float(value), float(wanted)
     except ValueError:
         return value, wanted
-
-
-def _moment(text: str) -> datetime | None:
-    """A time in UTC, which is also what a time without a zone is taken for."""
-    from datetime import UTC, datetime
-
-    try:
-        moment = datetime.fromisoformat(text)
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        return None

@@ -10,7 +10,6 @@ import re
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -18,7 +17,7 @@ from retain.bank.listing import Stamp
 from retain.bank.markdown import searchable
 from retain.errors import BadName
 from retain.index.database import last_number
-from retain.memory import Memory, check_id, heading, key
+from retain.memory import Memory, check_id, heading, key, parse_time
 from retain.text.chunks import Chunk, split_chunks
 from retain.text.links import Link, classify_target, find_links, normalize_target
 from retain.text.tokens import bag, is_question, words
@@ -126,9 +125,7 @@ def faults(memory: Memory) -> list[str]:
         found.append(f"its frontmatter says id: {stated}, but the file's name is the id")
     for name in ("created_at", "updated_at"):
         value = memory.text(name)
-        try:
-            datetime.fromisoformat(value or "2026-01-01")
-        except ValueError:
+        if value and parse_time(value) is None:
             found.append(f"{name} is not a date: {value}")
     return found
 
@@ -184,12 +181,8 @@ def vector_text(title: str, text: str) -> str:
 
 def _written_at(memory: Memory, modified: float) -> float:
     """When the text was last changed, as the memory says or as its file does."""
-    stated = memory.text("updated_at") or memory.text("created_at")
-    try:
-        moment = datetime.fromisoformat(stated)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return modified
+    moment = parse_time(memory.text("updated_at") or memory.text("created_at"))
+    return moment.timestamp() if moment else modified
 
 
 def _target(target: str, kind: str) -> str:

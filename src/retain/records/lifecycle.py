@@ -6,10 +6,11 @@ Every step leaves an entry in the record's `changes`, and a state has only its o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from retain.errors import RecordError
+from retain.memory import parse_time
 from retain.records.normalize import CHANGES_CAP
 from retain.records.schema import Record
 from retain.text.sanitize import shorten, visible
@@ -74,7 +75,7 @@ def refuse_overwrite(old: Record, ref: str, now: str, *, force: bool) -> None:
                 step = f"Update that one with `retain update {ref} {change}`"
             raise taken_error(ref, status, f"{step}, or use --force.")
         return
-    since = parse_time(old.get("retired_at"))
+    since = parse_time(str(old.get("retired_at")))
     if since is None or datetime.fromisoformat(now) - since < _REST:
         when = _line(old.get("retired_at")) if since else "unreadable, taken for now"
         raise RecordError(
@@ -175,15 +176,6 @@ def add_changes(record: Record, entries: Iterable[object]) -> Record:
 def status_of(record: Mapping[str, Any]) -> str:
     """Return a record's status on one line; active unless it says otherwise."""
     return _line(record.get("record_status") or "active")
-
-
-def parse_time(value: object) -> datetime | None:
-    """Return the time that a record states, in UTC unless it says otherwise; None if it is none."""
-    try:
-        at = datetime.fromisoformat(str(value).strip())
-    except ValueError:
-        return None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _without_state(record: Record) -> Record:

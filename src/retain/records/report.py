@@ -13,9 +13,8 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from retain.bank.index_md import HEADER, Line, clean_title, render
-from retain.memory import Memory
+from retain.memory import Memory, parse_time
 from retain.records.codec import load_record
-from retain.records.lifecycle import parse_time
 from retain.text.tokens import words
 
 NO_INDEX: Final = "ERROR: index.md does not exist. Run --rebuild first."
@@ -135,7 +134,7 @@ def _indent(lines: Iterable[str]) -> Iterator[str]:
 
 def days_since(memory: Memory, field: str) -> int | None:
     """Return how many whole days ago a time of a memory was; None if it cannot be read."""
-    at = parse_time(memory.meta.get(field))
+    at = parse_time(memory.text(field))
     return None if at is None else (datetime.now(UTC) - at).days
 
 

@@ -20,7 +20,7 @@ from retain.bank.markdown import MemoryInput, admit, edit_file, refuse_secret_na
 from retain.categories import Category, Rules
 from retain.errors import BadName, Conflict, RecordError, RetainError, Unreadable, UsageError
 from retain.locate import project_of
-from retain.memory import Memory, Written, now
+from retain.memory import Memory, Written, now, parse_time
 from retain.records import forms, lifecycle, match, merge, report
 from retain.records.codec import (
     add_relation,
@@ -356,7 +356,7 @@ class Records:
 
     def history(self, memory: Memory | None = None, since: str = "") -> list[Change]:
         """List what happened to typed memories, the newest first."""
-        start = lifecycle.parse_time(since) or _LONG_AGO
+        start = parse_time(since) or _LONG_AGO
         dated = []
         for source in [memory] if memory else self.bank.memories():
             entries = lifecycle.changes_of(source.meta) if is_record(source) else []
@@ -369,7 +369,7 @@ class Records:
                     str(entry.get("summary", "")),
                     *(entry.get(name) for name in ("field", "old_value", "new_value")),
                 )
-                dated.append((lifecycle.parse_time(change.date) or _LONG_AGO, change))
+                dated.append((parse_time(change.date) or _LONG_AGO, change))
         # Reversed afterwards: of two entries of one second the later one comes first.
         dated.sort(key=lambda item: item[0])
         return [change for at, change in reversed(dated) if at >= start]

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from retain.index.fulltext import lexicon
 from retain.index.graph import successors
 from retain.index.index import Index
-from retain.memory import Data
-from retain.search.request import parse_time
+from retain.memory import Data, parse_time
 from retain.text.tokens import words
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from math import exp, inf, log, sqrt
 from typing import Final, NamedTuple
 
 from retain.errors import ConfigError
-from retain.memory import Answer, key
-from retain.search.request import parse_time
+from retain.memory import Answer, key, parse_time
 from retain.search.retrieve import Candidates, Row
 from retain.text import tokens
 

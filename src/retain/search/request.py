@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from retain.bank.filters import Filter, matches, parse
 from retain.config import whole
 from retain.errors import UsageError
-from retain.memory import Memory, check_collection
+from retain.memory import Memory, check_collection, parse_time
 from retain.text import dates, tokens
 from retain.text.dates import When
 
@@ -193,12 +193,3 @@ def _passes(row: Sequence[str], filters: Filters) -> bool:
         return True
     fields = {"title": title, "type": kind, "status": status, **json.loads(meta)}
     return matches(Memory(name, collection, "", fields, ""), filters.metadata)
-
-
-def parse_time(text: str) -> datetime | None:
-    """A time as memories state it, in UTC; None for what is none."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -16,7 +16,6 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,6 +23,7 @@ from retain.index import database
 from retain.index.engines.client import LONG_SECONDS, Client, describe
 from retain.index.engines.engine import Document, EngineError
 from retain.locate import make_private_directory
+from retain.memory import parse_time
 
 if TYPE_CHECKING:
     from retain.index.database import Database
@@ -106,11 +106,8 @@ def entries(
 
 
 def _seconds(created: str) -> float:
-    try:
-        moment = datetime.fromisoformat(created)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return 0.0
+    moment = parse_time(created)
+    return moment.timestamp() if moment else 0.0
 
 
 # What is noted in the index
