@@ -7,6 +7,7 @@ then the index takes it in and git commits it, if the bank does that.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -45,6 +46,7 @@ from retain.memory import (
     memory_id,
     nfc,
     now,
+    parse_time,
     split_ref,
 )
 
@@ -111,10 +113,11 @@ def list_memories(  # noqa: PLR0913 - one keyword for each condition
     return ordered[:limit]
 
 
-def _sort_key(memory: Memory, sort: str) -> tuple[str, ...]:
-    first = str(getattr(memory, sort, "")).casefold()
+def _sort_key(memory: Memory, sort: str) -> tuple[str | float, ...]:
+    first: str | float = str(getattr(memory, sort, "")).casefold()
     if sort in ("created", "updated"):
-        first = memory.text(f"{sort}_at") or memory.text("created_at")
+        moment = parse_time(memory.text(f"{sort}_at")) or parse_time(memory.text("created_at"))
+        first = moment.timestamp() if moment else -math.inf  # without a time: before all others
     return first, memory.collection, memory.id
 
 
