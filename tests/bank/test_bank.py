@@ -205,8 +205,8 @@ def test_far_years_are_kept(root: Path, app: App) -> None:
 
 def test_times_are_sorted_as_times(root: Path, app: App) -> None:
     times = {"late": "2026-01-01T01:00:00-05:00", "early": "2026-01-01T05:00:00", "none": "unknown"}
-    for name, time in times.items():
-        text = f"---\ncreated_at: {time}\n---\n\nx\n"
+    for name, stated in times.items():
+        text = f"---\ncreated_at: {stated}\n---\n\nx\n"
         (root / f"notes/{name}.md").write_text(text, encoding="utf-8")
     found = [memory.id for memory in app.list(sort="created") if memory.id in times]
     assert found == ["none", "early", "late"]
