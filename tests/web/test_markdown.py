@@ -16,10 +16,27 @@ from retain.web.markdown import LinkTarget, Renderer, render
 from retain.web.rendering import _mark_words
 
 KNOWN = {
-    *("a", "blockquote", "br", "code", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol"),
+    *(
+        "a",
+        "blockquote",
+        "br",
+        "button",
+        "code",
+        "div",
+        "em",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "hr",
+        "li",
+        "ol",
+    ),
     *("p", "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
 }
-GIVEN = {"class", "dir", "href", "rel", "title", "start", "style"}
+GIVEN = {"aria-label", "class", "dir", "href", "rel", "title", "type", "start", "style"}
 N = 100_000
 ENDLESS = {
     "brackets": "[" * N,
@@ -177,7 +194,13 @@ def test_code_has_colours_up_to_a_limit() -> None:
 def test_a_language_names_no_class_but_its_own(info: str) -> None:
     """Pages act upon classes: a text that could choose one would have a hand in that."""
     made = render(f"~~~{info}\nproposal()\n~~~")
-    assert set(re.findall(r'class="([^"]*)"', made)) <= {"language-python", "n", "p"}
+    assert set(re.findall(r'class="([^"]*)"', made)) <= {
+        "language-python",
+        "n",
+        "p",
+        "code",
+        "copy",
+    }
 
 
 @given(st.text(alphabet=st.sampled_from(list("\"'`\\/*-<>!#{}[]()@+=:;$ \t\na1é"))))

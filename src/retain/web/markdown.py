@@ -28,6 +28,7 @@ _WEB: Final = ("http://", "https://")
 _SCHEMES: Final = ("http", "https", "mailto")
 _INVISIBLE: Final = re.compile(r"[\x00-\x20\x7f-\xa0\u200b-\u200f\u2028-\u202e\ufeff]+")
 _PART: Final = re.compile(r"[/?#]")
+_COPY: Final = '<div class="code"><button type="button" class="copy" aria-label="Copy"></button>'
 _LANGUAGES: Final = frozenset(
     "bash c cpp csharp css diff docker dockerfile elixir go graphql haskell html ini java "
     "javascript js json jsx kotlin lua make makefile nginx perl php powershell proto py python r "
@@ -100,13 +101,13 @@ class Renderer:
         """
         language = next(iter(info.lower().split()), "")
         if language not in _LANGUAGES:
-            return f"<pre><code>{escape(code)}</code></pre>\n"
+            return f"{_COPY}<pre><code>{escape(code)}</code></pre></div>\n"
         if len(code) <= min(_MAX_CODE, self._code_left):
             self._code_left -= len(code)
             html = highlight(code, _lexer(language), HtmlFormatter(nowrap=True))
         else:
             html = escape(code)
-        return f'<pre><code class="language-{language}">{html}</code></pre>\n'
+        return f'{_COPY}<pre><code class="language-{language}">{html}</code></pre></div>\n'
 
 
 def render(text: str, resolve: Resolve = resolve_nothing) -> Markup:

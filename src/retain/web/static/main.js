@@ -1,6 +1,6 @@
 // What every page has: keys, colours, help, and word of changes.
 
-import { say, undoLast } from "./dom.js";
+import { attempt, say, undoLast } from "./dom.js";
 import "./inbox-count.js";
 import "./live.js";
 
@@ -107,4 +107,13 @@ document.addEventListener("keydown", (event) => {
     const form = event.target.closest("form");
     if (form) { event.preventDefault(); form.requestSubmit(); }
   }
+});
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button.copy");
+  if (!button) return;
+  attempt(async () => {
+    await navigator.clipboard.writeText(button.nextElementSibling.textContent);
+    say("Copied.");
+  });
 });
