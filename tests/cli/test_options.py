@@ -40,7 +40,10 @@ INDEX = keys("chunks vectors pending held model")
 INDEXED = INDEX | keys("added changed removed vectors_made problems")
 STATS = INDEX | keys("count total_size bytes tags types memory_path index_size problems")
 DOCTOR = keys("healthy dangling memories problems faults repaired notes index states")
-OUTCOME = keys("status id collection type title file_path hash renamed_from commit notes warnings")
+OUTCOME = keys(
+    "status id collection type title file_path hash renamed_from previous_version commit notes"
+    " warnings"
+)
 CHANGE = keys("date id collection type summary field old_value new_value")
 VERDICT = keys("candidate lifecycle_event delete_allowed pre_action structural_cud vetoes hints")
 PROPOSAL = keys(
@@ -51,7 +54,9 @@ COLLECTED = keys("dry_run removed retired problems commit")
 INSTALLED = keys("status dry_run host scope file backup entry diff warnings")
 TRIED = keys("event host_event payload exit_code milliseconds stdout stderr says reason proposals")
 IMPORTED = keys("source created unchanged kept replaced commit warnings")
-SESSION = keys("id title summary created_at updated_at tags messages tokens model project")
+SESSION = keys(
+    "id title summary created_at updated_at tags messages tokens model project is_question"
+)
 CHAT = keys("id created_at updated_at title tags messages origin")
 SAID = keys("kind session_id title role text timestamp score message")
 CHATS = keys("source new grown unchanged differing messages warnings dry_run")
