@@ -24,8 +24,9 @@ _MEMORIES = (
     *(f"memories/auth-{name}" for name in ("plan", 1, 2, 3)),
     *(f"memories/{name}" for name in ("use-mysql", "use-postgres", "q3-migration")),
     *(f"memories/{name}" for name in ("scratch-1", "scratch-2", "how-we-deploy", "metal-patterns")),
+    "security/audit-2026",
 )
-_FILES = "notes.md updated.md new.md more.md summary.md audit.md".split()
+_FILES = "notes.md updated.md new.md more.md summary.md audit.md gpu.md".split()
 
 
 def examples() -> list[str]:
@@ -47,8 +48,8 @@ def bank(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
     done("init")
     work = Path.cwd()
-    (work / ".retain/knowledge").mkdir()
-    (work / ".retain/memories").mkdir()
+    for name in ("knowledge", "memories", "security"):
+        (work / ".retain" / name).mkdir()
     for name in _MEMORIES:
         (work / ".retain" / f"{name}.md").write_text(
             f"# {name}\n\nAbout [[src/auth.py]], in its own words.\n", encoding="utf-8"
@@ -89,6 +90,8 @@ def ready(line: str) -> None:
         done("delete how-we-deploy")
     if re.search("--id metal-patterns", line):
         done("delete metal-patterns")
+    if "move audit --to" in line:
+        done("move audit-2026 --id audit")
     if "--trash" in line:
         done("delete gpu-patterns")
     if "unarchive" in line:

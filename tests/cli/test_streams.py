@@ -64,7 +64,7 @@ def test_directory_that_is_gone_is_an_error_a_person_understands() -> None:
 
 def test_refusal_nobody_expected_is_one_line(run: Run) -> None:
     done("put - --id note", input="text")
-    for target in ("/proc/nothing/x", "/dev/null/x.zip"):
+    for target in ("/proc/nothing/x", "/dev/null/x"):
         ran = run("export", target)
         assert ran.code == 1
         assert "Traceback" not in ran.err
