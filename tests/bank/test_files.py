@@ -179,11 +179,11 @@ def test_leftover_text_goes_to_the_trash_once(root: Path) -> None:
 
 def test_foreign_journal_does_not_stop_writing(root: Path) -> None:
     (root / ".trash").mkdir()
-    for number, text in enumerate([b"{ not ours", b"[1, 2]", b'[["a"]]', b"{}", b"[" * 100_000]):
+    for number, text in enumerate([b"{ not ours", b"[1, 2]", b"\xff", b"", b"[" * 100_000]):
         (root / ".trash/.journal").write_bytes(text)
         with _transaction(root) as (write, notes, _):
             write.create(notes, f"{number}.md", NEW)
-        assert crash.leftovers(root) == []
+    assert len(crash.memories(root)) == 6
 
 
 @pytest.mark.parametrize("label", ["", "v1_2026-01-01T00-00-00Z.md"])
@@ -195,7 +195,7 @@ def test_a_planted_journal_loses_no_memory_and_stops_no_write(root: Path, label:
     (root / ".trash/.journal").write_text(json.dumps(listed), encoding="utf-8")
     _replace(root)
     kept = [path for path in root.rglob("*.md") if path.read_bytes() == THEIRS]
-    assert [path.parent.name for path in kept] == ["notes" if label else ".trash"]
+    assert [path.parent.name for path in kept] == ["notes"]
 
 
 @pytest.mark.parametrize(

@@ -295,17 +295,15 @@ def test_what_is_staged_at_the_same_path_stays_staged(
     assert run_git(project, "status", "--porcelain") == ""
 
 
-def test_a_held_index_lock_is_reported_after_the_commit(project: Path, memory: Path) -> None:
-    index = (project / ".git" / "index").read_bytes()
+def test_nothing_is_committed_while_the_index_is_locked(project: Path, memory: Path) -> None:
+    head = run_git(project, "rev-parse", "HEAD")
     lock = project / ".git" / "index.lock"
     lock.write_bytes(b"")
     outcome = opened(project).commit(save(memory, b"two"), "m")
-    assert outcome.commit == run_git(project, "rev-parse", "HEAD")
-    assert "`git reset -q -- .retain/a.md`" in outcome.warning
-    assert (project / ".git" / "index").read_bytes() == index
-    assert lock.read_bytes() == b""
+    assert (outcome.commit, run_git(project, "rev-parse", "HEAD")) == (None, head)
+    assert "index is locked" in outcome.warning
     lock.unlink()
-    run_git(project, "reset", "-q", "--", ".retain/a.md")
+    assert opened(project).commit(save(memory, b"three"), "m").commit
     assert run_git(project, "status", "--porcelain") == ""
 
 

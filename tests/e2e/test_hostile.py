@@ -18,6 +18,7 @@ import pytest
 from retain.app import App
 from retain.bank.files import Directory
 from retain.errors import BadName, Conflict, ImportRefused, NewerFormat, NotFound, RetainError
+from tests import indexes
 from tests.conftest import Run
 
 
@@ -97,9 +98,14 @@ def test_nobody_reads_half_of_an_import_that_was_killed(bank: Path) -> None:
     half.write_text("half of an import", encoding="utf-8")
     digest = hashlib.sha256(half.read_bytes()).hexdigest()
     rows = [["memories", "half.md", digest, ""]]
-    (bank / ".trash" / ".journal").write_text(json.dumps(rows), encoding="utf-8")
+    (bank / ".trash" / ".journal").write_text("ours", encoding="utf-8")
+    journal = indexes.state(bank) / "unfinished.json"
+    journal.write_text(json.dumps(["another", rows]), encoding="utf-8")
+    assert len(App().list()) == 2
+    journal.write_text(json.dumps(["ours", rows]), encoding="utf-8")
     assert [memory.id for memory in App().list()] == ["note"]
     assert not half.exists()
+    assert not (bank / ".trash" / ".journal").exists()
 
 
 def test_long_names_and_directories_among_unfinished_files_stop_no_write(bank: Path) -> None:

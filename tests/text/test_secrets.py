@@ -225,3 +225,9 @@ def test_absurd_nesting_is_refused_with_a_named_error() -> None:
 def test_a_table_of_many_columns_is_read_in_linear_time() -> None:
     rows = ("|password" * 3000, "|---" * 3000, "|hunt3r2x" * 3000)
     assert "hunt3r2x" not in redact("\n".join(rows)).text
+
+
+@pytest.mark.parametrize("between", ["\u200b", "\u2060", "\u00ad", "\u202e"])
+def test_an_invisible_character_hides_no_secret(between: str) -> None:
+    clean = redact(f"key AKIA{between}Q7R3T5Y2U8P4L6M9 end")
+    assert clean.text == "key [REDACTED:aws-access-key-id] end"

@@ -20,15 +20,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from retain.errors import Busy, Conflict, LimitExceeded, NotFound, NotSaved, RetainError, Unsafe
-from retain.locate import make_private_directory, open_directory
+from retain.locate import make_private_directory, open_directory, state_directory
 
 LOCK_SECONDS: Final = 10.0
 TRASH: Final = ".trash"  # deleted files, and drafts under hidden names
-JOURNAL: Final = ".journal"  # names the files of a batch that is not finished, in the trash
+JOURNAL: Final = ".journal"  # a mark in the trash: a batch is not finished
 VERSIONS: Final = ".versions"
 DRAFT: Final = ".new-"  # how the name of a file begins that is not yet in place
 
 _ANY_SIZE: Final = 1 << 40
+_JOURNAL_FILE: Final = "unfinished.json"  # in the state directory: what the mark stands for
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
 # A link, or a thing of another kind.
@@ -311,13 +312,17 @@ class WriteTransaction:
         """Place many files, new ones and new texts of old ones: all of them or none.
 
         A journal names them before the first is placed; whoever finds one, this process after a
-        failure or the next after a kill, undoes what it names.
+        failure or the next after a kill, undoes what it names. It lies in the person's own state
+        directory, where no repository can plant one; the bank has a mark that it is there.
         """
         journal = [(file.collection, file.name, _digest(file.data), file.label) for file in files]
-        self._drafts.put(JOURNAL, json.dumps(journal).encode())
-        placed = 0
+        mark, begun = _unique(), 0
+        with _journal_directory(self.root) as state:
+            state.put(_JOURNAL_FILE, json.dumps([mark, journal]).encode())
+        self._drafts.put(JOURNAL, mark.encode())
         try:
             for collection, name, data, expected, label in files:
+                begun += 1
                 with self.root.child(collection, create=True) as folder:
                     if expected is None:
                         self.create(folder, name, data)
@@ -326,10 +331,11 @@ class WriteTransaction:
                             self.root, collection, _stem(name), create=True
                         ) as versions:
                             self.replace(folder, name, data, expected, versions, label)
-                placed += 1
-            self.remove(self._drafts, JOURNAL)
-        except BaseException:
-            self._undo(journal[:placed])
+            self._end_journal(mark)
+        except BaseException as error:
+            # What was refused is someone else's; what was interrupted may be in its place.
+            self._undo(journal[: begun - isinstance(error, RetainError)])
+            self._end_journal(mark)
             for entry in self._leftovers():  # whose texts the caller still has
                 os.unlink(entry.name, dir_fd=self._drafts.fd)
             raise
@@ -345,10 +351,25 @@ class WriteTransaction:
                     with versions_dir(self.root, collection, _stem(name)) as versions:
                         self.replace(folder, name, versions.read(label, _ANY_SIZE), data)
                         self.remove(versions, label)
-                else:  # a draft again, which is kept in the trash: the journal may be a stranger's
+                else:  # a draft again, which is kept in the trash
                     self.move(folder, name, self._drafts, f"{DRAFT}{_unique()}")
+
+    def _end_journal(self, mark: str) -> None:
+        """Say in the state directory that nothing is to be undone, then remove the mark."""
+        with _journal_directory(self.root) as state:
+            state.put(_JOURNAL_FILE, json.dumps([mark, []]).encode())
         with contextlib.suppress(FileNotFoundError):
             self.remove(self._drafts, JOURNAL)
+
+    def _read_journal(self) -> tuple[str, _Journal]:
+        """The mark in the bank and the files it stands for; nothing if it is not this person's."""
+        try:
+            found = self._drafts.read(JOURNAL, 200).decode()
+            with _journal_directory(self.root) as state:
+                mark, journal = json.loads(state.read(_JOURNAL_FILE, _ANY_SIZE))
+        except (RetainError, OSError, ValueError, TypeError):
+            return "", ()
+        return (mark, journal) if mark == found else ("", ())
 
     def _leftovers(self) -> list[os.DirEntry[str]]:
         """Drafts of a killed writer: only the holder of the lock writes any."""
@@ -365,7 +386,10 @@ class WriteTransaction:
         way, unless it is empty or has its place elsewhere already.
         """
         if self._drafts.has(JOURNAL):
-            self._undo(_read_journal(self._drafts))
+            mark, journal = self._read_journal()
+            if mark:
+                self._undo(journal)
+                self._end_journal(mark)
         stamp = time.strftime("%Y%m%d_%H%M%S", time.gmtime())
         for entry in self._leftovers():
             facts = entry.stat(follow_symlinks=False)
@@ -413,20 +437,12 @@ def _write_draft(
             os.unlink(draft, dir_fd=drafts.fd)
 
 
-def _read_journal(folder: Directory) -> _Journal:
-    """The files a journal names; one that came with a cloned project may name anything."""
-    try:
-        entries = [tuple(map(str, entry)) for entry in json.loads(folder.read(JOURNAL, 1 << 26))]
-        return [
-            (collection, name, digest, label)
-            for collection, name, digest, label in entries
-            if name.endswith((".md", ".json"))
-            and not any(
-                "/" in part or "\0" in part or part[:1] == "." for part in (collection, name, label)
-            )
-        ]
-    except (ValueError, TypeError, RecursionError):
-        return ()  # ours are whole, so this is none of ours
+@contextlib.contextmanager
+def _journal_directory(root: Directory) -> Iterator[Directory]:
+    folder = state_directory(root.path, os.environ)
+    make_private_directory(folder)
+    with Directory.open(folder) as state:
+        yield state
 
 
 def changed_error(path: str, what: str = "changed") -> Conflict:

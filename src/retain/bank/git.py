@@ -298,6 +298,9 @@ class Repository:
     def _commit(self, wanted: Mapping[str, bytes | None], message: bytes) -> Outcome:
         if self.ask("symbolic-ref", "--quiet", "HEAD").status == 1:
             return _postpone("HEAD is detached")
+        if os.path.lexists(os.path.join(self.git_dir, "index.lock")):
+            # With an index that lacks it, the user's next commit would take the memory out again.
+            return _postpone("git's index is locked")
         ignored = self._find_ignored([path for path in wanted if wanted[path] is not None])
         note = ""
         if ignored:

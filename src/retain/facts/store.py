@@ -286,7 +286,7 @@ class Facts:
             return (), ()
         facts, unreadable, put_away = self._load()
         plan = _make_plan(noted, [bullet.text for bullet in page.bullets], facts)
-        if plan.forget:
+        if plan.forget or plan.learn or plan.change:
             self._wait_for_editor()
         held = [fact for fact in plan.forget if _digest(fact.id) in held_before]
         if _is_accident(len(plan.forget) - len(held), len(noted) - len(held_before)):
