@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,14 @@ def test_changes_are_ordered_by_time_however_it_is_written(filed: Filed) -> None
     since = records.history(since="2026-03-01T10:00:00Z")
     assert [one.date for one in since] == dates[1::-1]
     assert len(records.history(filed.find())) == 5
+
+
+def test_of_steps_in_one_second_the_last_written_comes_first(filed: Filed) -> None:
+    entry = {"date": "2026-03-01T11:00:00Z", "summary": "a step"}
+    for name, modified in (("one", 2), ("two", 3), ("three", 1)):
+        filed.file(f"decisions/{name}", changes=[entry])
+        os.utime(filed.path(f"decisions/{name}"), ns=(modified, modified))
+    assert [one.id for one in filed.records.history()] == ["two", "one", "three"]
 
 
 def test_entries_that_are_none_are_passed_over(filed: Filed) -> None:

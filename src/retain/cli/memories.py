@@ -170,9 +170,17 @@ def _context(memory: Memory, successor: str, replaced: Sequence[str]) -> str:
 
 def versions_table(versions: Sequence[Version]) -> Table:
     """Versions as rows."""
+    columns = {
+        "Version": [item.version for item in versions],
+        "Time": [item.time for item in versions],
+        "Author": [item.author for item in versions],
+        "What": [item.message for item in versions],
+    }
+    if not any(columns["Author"]):
+        del columns["Author"]
     return Table(
-        ("Version", "Time", "Author", "What"),
-        [(item.version, item.time, item.author, item.message) for item in versions],
+        tuple(columns),
+        list(zip(*columns.values(), strict=True)),
         empty="No earlier versions.",
         flexible=("Author", "What"),
     )

@@ -360,6 +360,9 @@ class Records:
         dated = []
         for source in [memory] if memory else self.bank.memories():
             entries = lifecycle.changes_of(source.meta) if is_record(source) else []
+            written = 0
+            with contextlib.suppress(OSError):  # it is gone by now
+                written = os.stat(source.path).st_mtime_ns if entries else 0
             for entry in (entry for entry in entries if isinstance(entry, dict)):
                 change = Change(
                     str(entry.get("date", "")),
@@ -369,10 +372,11 @@ class Records:
                     str(entry.get("summary", "")),
                     *(entry.get(name) for name in ("field", "old_value", "new_value")),
                 )
-                dated.append((parse_time(change.date) or _LONG_AGO, change))
-        # Reversed afterwards: of two entries of one second the later one comes first.
-        dated.sort(key=lambda item: item[0])
-        return [change for at, change in reversed(dated) if at >= start]
+                at = parse_time(change.date) or _LONG_AGO
+                dated.append((at, written, change))
+        # Reversed afterwards: of two entries of one second the one written last comes first.
+        dated.sort(key=lambda item: item[:2])
+        return [change for at, _, change in reversed(dated) if at >= start]
 
     def health(self, noun: str = "typed memories") -> tuple[str, bool]:
         """Report on the typed memories, and whether all is well."""
