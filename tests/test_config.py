@@ -304,6 +304,11 @@ def test_a_changed_setting_leaves_comments_and_order() -> None:
     assert set_key(TEXT, "memory.enabled", False) == TEXT + "enabled = false\n"
     assert set_key(TEXT, "guard.redact_secrets", None) == TEXT
     added = set_key(TEXT, "guard.redact_secrets", False)
+    assert set_key(added, "guard.redact_secrets", None).strip() == TEXT.strip()
+    folder = set_key("format = 1\n", "categories.x.folder", "y")
+    assert set_key(folder, "categories.x.folder", None).strip() == "format = 1"
+    noted = "[guard]\n# why\nredact_secrets = true\n"
+    assert set_key(noted, "guard.redact_secrets", None) == "[guard]\n# why\n"
     assert added.startswith(TEXT)
     assert "[guard]\nredact_secrets = false\n" in added
     with pytest.raises(RetainError):

@@ -385,6 +385,7 @@ def set_key(text: str, key: str, value: Scalar | None) -> str:
     document = tomlkit.parse(text or f"format = {FORMAT}\n")
     *sections, name = key.split(".")
     table: MutableMapping[str, object] = document
+    around: list[MutableMapping[str, object]] = []  # the tables that each section stands in
     for depth, part in enumerate(sections, 1):
         if part not in table:
             if value is None:
@@ -400,11 +401,17 @@ def set_key(text: str, key: str, value: Scalar | None) -> str:
                 unchanged="Nothing was changed.",
                 hint="Mend it in an editor; `retain config path` shows where it is.",
             )
+        around.append(table)
         table = inner
     if value is not None:
         table[name] = value
-    elif table.pop(name, None) is None:
+        return tomlkit.dumps(document)
+    if table.pop(name, None) is None:
         return text
+    for outer, section in zip(reversed(around), reversed(sections), strict=True):
+        # An empty table goes too, unless somebody wrote a comment in it.
+        if not outer[section] and "#" not in getattr(outer[section], "as_string", str)():
+            del outer[section]
     return tomlkit.dumps(document)
 
 
