@@ -47,7 +47,10 @@ def server(home: Path, **limits: float) -> Iterator[int]:
     code = "\n".join(line[4:] for line in SERVER.splitlines())
     env = {**os.environ, **own_world(home), "RETAIN_MCP_TOKEN": TOKEN}
     process = subprocess.Popen(
-        [sys.executable, "-c", code, repr(limits)], env=env, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, repr(limits)],
+        env=env,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
     )
     undertaker.minds(process.pid)
     try:

@@ -71,6 +71,7 @@ class _Connections:
         if server.key and not self._options.get("password"):
             self._options["password"] = server.key
         self._idle: list[Connection] = []
+        self._is_closed = False
         self._lock = threading.Lock()
 
     @contextmanager
@@ -122,7 +123,7 @@ class _Connections:
     def _give_back(self, connection: Connection) -> None:
         is_free = connection.info.transaction_status == TransactionStatus.IDLE
         with self._lock:
-            if is_free and len(self._idle) < _MAX_IDLE:
+            if is_free and not self._is_closed and len(self._idle) < _MAX_IDLE:
                 self._idle.append(connection)
                 return
         connection.close()
@@ -150,7 +151,7 @@ class _Connections:
 
     def close(self) -> None:
         with self._lock:
-            idle, self._idle = self._idle, []
+            idle, self._idle, self._is_closed = self._idle, [], True
         for connection in idle:
             connection.close()
 

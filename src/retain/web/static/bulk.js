@@ -38,7 +38,7 @@ function choose(item, isOn) {
   box(item).checked = isOn;
   const { page } = item.dataset;
   // What was chosen is deleted only as it was then, however often the list is shown anew.
-  if (isOn) chosen.set(page, { ...item.dataset, seen: chosen.get(page)?.seen ?? seen(item.dataset) });
+  if (isOn) chosen.set(page, { ...item.dataset, title: item.querySelector("h2").textContent, seen: chosen.get(page)?.seen ?? seen(item.dataset) });
   else chosen.delete(page);
 }
 
